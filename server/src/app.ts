@@ -12,7 +12,7 @@ import { createFakeBuilder } from './builds/fake-builder.ts'
 import { createBuilder } from './builds/git-builder.ts'
 import type { Repositories } from './builds/pushed/repositories.ts'
 import { createSources, type Sources } from './builds/sources.ts'
-import { missingTool, toolVersions } from './builds/tools.ts'
+import { findTool, missingTool, toolVersions } from './builds/tools.ts'
 import { learnCapacity } from './clusters/capacity.ts'
 import { type Clusters, createClusters } from './clusters/clusters.ts'
 import { createDockerEngines } from './clusters/docker-engines.ts'
@@ -43,6 +43,7 @@ import { leaveFollower } from './route-follower.ts'
 import { createRouter } from './router/control/client.ts'
 import type { Router } from './router/router.ts'
 import { createFakeRuntime } from './runtimes/fake/fake.ts'
+import { createHelmTool } from './runtimes/kubernetes/helm/tool.ts'
 import { createOpenKubernetes, type OpenKubernetes } from './runtimes/kubernetes/kubernetes.ts'
 import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
@@ -220,8 +221,9 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const { ownerId, outbound } = foundation
   const registryLogins = (organizationId: string, host: string) =>
     readRegistryLogins(database, sealer, organizationId, host)
+  const helm = createHelmTool(() => findTool('helm', settings.tools), join(settings.dataDir, 'helm'))
   const { runAs, ingressClass: className, certIssuer: issuer, ingressTls: hasCertificate } = settings.kubernetes
-  const services = { ownerId, outbound, registryLogins, runAs, ingress: { className, issuer, hasCertificate } }
+  const services = { ownerId, outbound, registryLogins, helm, runAs, ingress: { className, issuer, hasCertificate } }
   const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
   const builder = builderOver(clusters)

@@ -116,7 +116,7 @@ export interface Settings {
   /** Of one push to a repository on this server. */
   pushMaxMb: number
   /** Programs that terraform services run, by path; if undefined, found on PATH. */
-  tools: { tofu: string | undefined; terraform: string | undefined }
+  tools: { tofu: string | undefined; terraform: string | undefined; helm: string | undefined }
   /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
   kubernetes: {
     runAs: number | undefined
@@ -357,6 +357,7 @@ export const parseSettings = (
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
+      helm: read<string | undefined>('SLIPWAY_HELM', undefined, path),
     }),
     kubernetes: Object.freeze({
       runAs: read<number | undefined>('SLIPWAY_KUBERNETES_RUN_AS', undefined, whole(1, 2_147_483_647)),

@@ -93,6 +93,16 @@ export interface Browser {
     isWanted: (path: string) => boolean,
     signal: AbortSignal,
   ): Promise<{ path: string; text: string }[]>
+  /**
+   * All files below a folder at the branch's head, or at the source's commit, by their paths in it. Rejects with
+   * `git_too_large`, before it reads what is more, and with `git_refused` for links and submodules.
+   */
+  folder(
+    source: GitSource,
+    folder: string,
+    most: { files: number; bytes: number },
+    signal: AbortSignal,
+  ): Promise<{ path: string; content: Buffer }[]>
   /** The heads of these branches now; the source's own branch does not matter. Missing ones are left out. */
   heads(source: GitSource, branches: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>
   /**

@@ -43,6 +43,7 @@ export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder
   changes: sources.changes,
   folders: sources.folders,
   files: sources.files,
+  folder: sources.folder,
   async build(request, onLog, signal) {
     const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {

@@ -91,6 +91,7 @@ export const createSources = (parts: SourceParts): Sources => {
     heads: async (...args) => (await ready()).mirrors.heads(...args),
     changes: async (...args) => (await ready()).mirrors.changes(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
+    folder: async (...args) => (await ready()).mirrors.folder(...args),
     fetchSubmodules: async (...args) => (await ready()).mirrors.fetchSubmodules(...args),
     files: async (...args) => (await ready()).mirrors.files(...args),
     prepare() {

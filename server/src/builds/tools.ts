@@ -19,6 +19,7 @@ export type ToolPaths = Readonly<Record<string, string | undefined>>
 const described: Record<string, { word: string; setting: string }> = {
   tofu: { word: 'OpenTofu', setting: 'SLIPWAY_TOFU' },
   terraform: { word: 'Terraform', setting: 'SLIPWAY_TERRAFORM' },
+  helm: { word: 'Helm', setting: 'SLIPWAY_HELM' },
 }
 
 /** In place of a tool's name: an image without one. */
@@ -89,11 +90,13 @@ const askVersion = async (path: string): Promise<string | null> => {
 /** The installed tools with their versions; those that do not say theirs are left out. */
 export const toolVersions = async (paths: ToolPaths): Promise<{ name: string; version: string }[]> => {
   const found = await Promise.all(
-    Object.keys(described).map(async (name) => {
-      const path = await findTool(name, paths)
-      const version = path === null ? null : await askVersion(path)
-      return version === null ? [] : [{ name, version }]
-    }),
+    Object.keys(described)
+      .filter((name) => name !== 'helm')
+      .map(async (name) => {
+        const path = await findTool(name, paths)
+        const version = path === null ? null : await askVersion(path)
+        return version === null ? [] : [{ name, version }]
+      }),
   )
   return found.flat()
 }

@@ -4,7 +4,7 @@
 import { parseKubeconfig } from '../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
 import type { Secret } from '../lib/secret.ts'
-import type { Kubernetes, KubernetesFacts, OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
+import type { ChartParts, Kubernetes, KubernetesFacts, OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
 import { capacityOf } from '../runtimes/kubernetes/nodes.ts'
 import { describeActs } from '../runtimes/kubernetes/rights.ts'
 import type { KubernetesRuntimeParts } from '../runtimes/kubernetes/runtime.ts'
@@ -31,7 +31,8 @@ export interface KubernetesRow {
 export type KubernetesServices = Pick<
   KubernetesRuntimeParts,
   'ownerId' | 'outbound' | 'registryLogins' | 'runAs' | 'ingress'
->
+> &
+  ChartParts
 
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
   k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId",

@@ -4,7 +4,7 @@
  */
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
-import type { Scaling, Workload } from '../runtimes/runtime.ts'
+import type { ChartChange, ChartSettings, Scaling, Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
 import type { OwnPushes } from './pushes/own.ts'
@@ -35,9 +35,28 @@ export interface BuildLimits {
   noCache?: true
 }
 
-/** Where a service's image comes from. */
+/** `path`, `value`, as `helm --set` takes them. */
+export type ValuePair = readonly [path: string, value: string]
+
+/** A chart and its values. Variables are put into the values when it is deployed. */
+export interface ChartSpec {
+  chart:
+    | { repositoryId: string; chartName: string; chartVersion: string }
+    /** In a folder of a repository. */
+    | { git: BuildSpec['git']; rootPath: string }
+  /** Files of a repository, in this order. */
+  valuesFiles: { git: BuildSpec['git']; paths: string[] } | null
+  /** The texts of further files. */
+  rawValues: string[]
+  set: ValuePair[]
+  setString: ValuePair[]
+  setJson: ValuePair[]
+}
+
+/** Where a service's image comes from, or the chart that it is. */
 export type Source =
   | ({ from: 'git' } & BuildSpec)
+  | ({ from: 'chart' } & ChartSpec)
   | {
       from: 'image'
       /** Row of the registry that knows the host and the login; null for an image that needs neither. */
@@ -74,7 +93,7 @@ export type WorkloadSpec = Pick<
   | 'withoutRoot'
   | 'labels'
   | 'ingress'
->
+> & { chart?: ChartSettings }
 
 /** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
 export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
@@ -154,6 +173,10 @@ export interface ServiceRequest {
   commitId?: string
   /** The tag of the image; default the configured one. */
   imageTag?: string
+  /** The version of the chart; default the configured one. */
+  chartVersion?: string
+  /** The full commit id of the values files; default the head of their branch. */
+  valuesCommitId?: string
   /** Keep the deployed version. */
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
@@ -229,6 +252,8 @@ export interface Changes {
   configuration: { field: string; from: unknown; to: unknown }[]
   /** By their keys. */
   variables: { added: string[]; changed: string[]; removed: string[] }
+  /** What a chart would change on its cluster. */
+  objects?: ChartChange[]
 }
 
 export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
@@ -305,10 +330,11 @@ export interface StateExceptions {
 
 /** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */
 export const versionChoiceOf = (
-  { commitId, imageTag, releaseId, redeploy }: Omit<ServiceRequest, 'id'>,
+  { commitId, imageTag, chartVersion, valuesCommitId, releaseId, redeploy }: Omit<ServiceRequest, 'id'>,
   isDeployed: boolean,
 ): VersionChoice => {
-  if (commitId !== undefined || imageTag !== undefined || releaseId !== undefined) return 'REQUESTED'
+  const asked = [commitId, imageTag, chartVersion, valuesCommitId, releaseId]
+  if (asked.some((each) => each !== undefined)) return 'REQUESTED'
   return redeploy === true && isDeployed ? 'DEPLOYED' : 'NEWEST'
 }
 

@@ -1,7 +1,7 @@
 /** Actions on a whole environment, or on some of its services given in the body. */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
-import { Flag, List, Maybe, Nullable, OneOf, Refused, Text, Uuid } from '../api/operations/schema.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid } from '../api/operations/schema.ts'
 import {
   type DeploymentAction,
   type DeploymentRequest,
@@ -10,6 +10,7 @@ import {
 } from '../deployments/deployments.ts'
 import { openStates } from '../deployments/status/states.ts'
 import {
+  MaybeChartVersion,
   MaybeCommitId,
   MaybeImageTag,
   noteCancel,
@@ -233,8 +234,8 @@ const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>
   commit: {},
   image: { image_tag: MaybeImageTag() },
   chart: {
-    chart_version: Maybe(Refused(Nullable(Text(128)), 'helm services are not deployed by this server')),
-    values_override_git_commit_id: Refused(MaybeCommitId(), 'helm services are not deployed by this server'),
+    chart_version: MaybeChartVersion(),
+    values_override_git_commit_id: MaybeCommitId(),
   },
   'terraform action': { action: Maybe(Nullable(OneOf(['PLAN', 'FORCE_UNLOCK', 'MIGRATE_STATE']))) },
 }

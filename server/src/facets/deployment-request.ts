@@ -28,6 +28,9 @@ export const ImageTag = () =>
 /** What a deploy may specify; '' and null mean unspecified. */
 export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPattern}?$` })))
 
+/** The version of a chart; '' and null mean the configured one. */
+export const MaybeChartVersion = () => Maybe(Nullable(Text(128)))
+
 /** Of deletes. */
 export const SkipReconcile = Type.Object({
   skipReconcile: Maybe(
@@ -52,12 +55,16 @@ const eventOfAction: Record<string, string> = { PLAN: 'PLAN', FORCE_UNLOCK: 'UNL
 export const serviceToDeploy = (id: string, sent: Record<string, unknown>): ServiceRequest => {
   const commitId = textIn(sent, 'git_commit_id')?.toLowerCase()
   const imageTag = textIn(sent, 'image_tag')
+  const chartVersion = textIn(sent, 'chart_version')
+  const valuesCommitId = textIn(sent, 'values_override_git_commit_id')?.toLowerCase()
   const forceEvent = (textIn(sent, 'forceEvent') ??
     eventOfAction[textIn(sent, 'action') ?? '']) as ServiceRequest['forceEvent']
   return {
     id,
     ...(commitId === undefined ? {} : { commitId }),
     ...(imageTag === undefined ? {} : { imageTag }),
+    ...(chartVersion === undefined ? {} : { chartVersion }),
+    ...(valuesCommitId === undefined ? {} : { valuesCommitId }),
     ...(forceEvent === undefined ? {} : { forceEvent }),
   }
 }

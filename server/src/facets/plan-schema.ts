@@ -22,6 +22,11 @@ const Changes = Type.Object(
       { added: Keys(), changed: Keys(), removed: Keys() },
       { description: 'Keys only; values are never shown.' },
     ),
+    objects: Maybe(
+      Type.Array(Type.Object({ name: Text(512), change: OneOf(['added', 'removed', 'changed']) }), {
+        description: 'What a chart would change on its cluster, by kind and name; what is in them is never shown.',
+      }),
+    ),
   },
   { title: 'PlannedChanges' },
 )

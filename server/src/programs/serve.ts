@@ -55,6 +55,7 @@ const checkTools = async ({ tools }: Settings): Promise<void> => {
   for (const [setting, path] of [
     ['SLIPWAY_TOFU', tools.tofu],
     ['SLIPWAY_TERRAFORM', tools.terraform],
+    ['SLIPWAY_HELM', tools.helm],
   ] as const)
     if (path !== undefined && !(await isProgram(path)))
       throw new Error(`${setting} must be the path of a program: ${path} is not one`)

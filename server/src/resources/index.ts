@@ -16,6 +16,7 @@ import { credentialsOperations } from './cluster/credentials.ts'
 import { listCharts } from './helm/charts.ts'
 import { helm } from './helm/helm.ts'
 import { helmRepositoryOperations } from './helm/repository.ts'
+import { chartSourceOperations } from './helm/sources.ts'
 import { application } from './kinds/application.ts'
 import { container } from './kinds/container.ts'
 import { database } from './kinds/database.ts'
@@ -91,6 +92,7 @@ export const operations: readonly Operation[] = [
   ...registryImageOperations,
   ...helmRepositoryOperations,
   listCharts,
+  ...chartSourceOperations,
   ...labelsGroupOperations,
   ...annotationsGroupOperations,
   ...credentialsOperations,

@@ -67,6 +67,26 @@ export interface Scaling {
 export const isAsleep = ({ instances, scaling }: Pick<Workload, 'instances' | 'scaling'>): boolean =>
   instances === 0 && scaling?.sleeps === true
 
+/** How a chart is installed. */
+export interface ChartSettings {
+  /** Until its workloads are ready: 1–86,400. */
+  waitSeconds: number
+  /** It may make objects that are not of the environment's namespace. */
+  allowClusterWide: boolean
+}
+
+/** What a runtime with the ability installs in place of instances. */
+export interface ChartToRun extends ChartSettings {
+  /** The archive with all its dependencies, and values files, the last of which counts most: secret, for variables are in them. */
+  content: Secret<ChartContent>
+}
+
+export interface ChartContent {
+  /** base64 of a tar archive with gzip. */
+  archive: string
+  values: string[]
+}
+
 /** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
 export interface Workload {
   organizationId: string
@@ -113,6 +133,8 @@ export interface Workload {
   withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
   /** Words of its owners for people and tools that look at the engine: never believed by us. */
   labels?: Record<string, string>
+  /** It is what this chart makes; image, instances and what belongs to them say nothing then. */
+  chart?: ChartToRun
   /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
   ingress?: Readonly<Record<string, unknown>>
 }
@@ -295,8 +317,19 @@ export const abilities = [
   'sleep',
   'task-states',
   'built-images',
+  'charts',
 ] as const
 export type Ability = (typeof abilities)[number]
+
+/** Of an engine with our router: everything but what only a Kubernetes cluster does. */
+export const engineAbilities: ReadonlySet<Ability> = new Set(abilities.filter((each) => each !== 'charts'))
+
+/** What a chart would make otherwise than what is there, by name alone: values may be secret. */
+export interface ChartChange {
+  /** `Deployment shop` */
+  name: string
+  change: 'added' | 'removed' | 'changed'
+}
 
 /** What a runtime holds of ours. */
 export interface Owned {
@@ -384,6 +417,8 @@ export interface Runtime {
    * rollout that is not ready does: what was added stays then, without requests, until a call for fewer.
    */
   resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
+  /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
+  planChart?(workload: Workload, signal: AbortSignal): Promise<ChartChange[]>
   /** Removes what the environment itself has (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */

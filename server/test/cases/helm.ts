@@ -24,6 +24,10 @@ export const helmCases: Cases = {
   cases: {
     createHelm: { body: (_, { count }) => helmBody(`made ${count}`) },
     editHelm: { body: () => ({ timeout_sec: 60 }) },
+    createHelmDefaultValues: { body: () => ({ source: { git_repository } }), refused: 400 },
+    checkHelmRepository: { body: () => ({ git_repository }), refused: 400 },
+    listHelmReleases: {},
+    rollbackHelm: { body: () => ({ release_id: null }), refused: 409, scopes: ['Deploy'] },
     deployHelm: refused,
     redeployHelm: refused,
     uninstallHelm: { before: stopped, scopes: [] },

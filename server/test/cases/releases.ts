@@ -17,6 +17,8 @@ const deployedTwice = async (values: Values, scene: Scene): Promise<void> => {
 }
 
 const family = ({ path }: Operation): Case | undefined => {
+  // No chart is deployed to a Docker engine.
+  if (path.startsWith('/helm/')) return undefined
   if (/^\/\w+\/\{\w+\}\/release$/.test(path)) return { before: deployedTwice }
   if (!/^\/\w+\/\{\w+\}\/rollback$/.test(path)) return undefined
   return { before: deployedTwice, body: () => ({ release_id: null }), scopes: ['Deploy'] }

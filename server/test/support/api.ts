@@ -96,6 +96,10 @@ export interface TestSource {
   /** Repositories that were asked for their heads, in order; a `DeploymentError` is the answer. */
   looks: string[]
   refusal: DeploymentError | null
+  /** What each folder has, whatever the repository. */
+  files: { path: string; content: string }[]
+  /** What the operator has not installed, in a sentence. */
+  missing: string | null
 }
 
 export const headCommit = 'a'.repeat(40)
@@ -117,7 +121,9 @@ const createBuilder = (source: TestSource, built = new Set<string>()): Builder =
   branches: async () => ['main'],
   commits: async ({ commitId }) => [{ ...someCommit, git_commit_id: commitId ?? source.head }],
   folders: async () => ['src'],
-  files: async () => [],
+  files: async (_source, _folder, isWanted) =>
+    source.files.filter(({ path }) => isWanted(path)).map(({ path, content: text }) => ({ path, text })),
+  folder: async () => source.files.map(({ path, content }) => ({ path, content: Buffer.from(content) })),
   async build(request, onLog) {
     if (source.image instanceof DeploymentError) throw source.image
     onLog('building\n')
@@ -126,7 +132,7 @@ const createBuilder = (source: TestSource, built = new Set<string>()): Builder =
     return { reference, imageId: reference, contentKey: request.commitId, skipped: false }
   },
   built: async ({ commitId }) => (built.has(commitId) ? String(source.image) : null),
-  missingTool: async () => null,
+  missingTool: async () => source.missing,
   toolVersions: async () => [{ name: 'tofu', version: '1.9.4' }],
   close: async () => {},
 })
@@ -180,7 +186,7 @@ const createParts = async (
   const runtime = createFakeRuntime({ ownerId: newId(), router })
   const source: TestSource = {
     ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
-    ...{ changes: null, looks: [], refusal: null, branches: new Map() },
+    ...{ changes: null, looks: [], refusal: null, branches: new Map(), files: [], missing: null },
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)

@@ -250,6 +250,7 @@ const createBuilder = (world: World): Builder => ({
   commits: async () => [commitOf(world.head)],
   folders: async () => [],
   files: async () => [],
+  folder: async () => [],
   async build(request, onLog) {
     const image = world.images.get(request.commitId) ?? `image-${request.commitId}`
     if (image instanceof DeploymentError) throw image

@@ -36,6 +36,42 @@ export const changedPaths = async (git: Git, mirror: string, from: string, to: s
   return stdout.split('\0').filter((path) => path !== '')
 }
 
+const createFolders = ({ git, fetch, mirrorOf }: Pick<BrowserParts, 'git' | 'fetch' | 'mirrorOf'>) => {
+  /** What is in a folder at the branch's head, at any depth. */
+  const listFiles = async (source: GitSource, folder: string, signal: AbortSignal) => {
+    const { git_commit_id: head } = await fetch(source, signal)
+    const mirror = mirrorOf(source)
+    const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
+    const { code, stdout } = await git.run(args, limits)
+    if (code !== 0) throw refMissing('The folder does not exist in the repository.')
+    const rows = stdout.split('\0').flatMap((row) => {
+      const [, mode, id, path] = /^(\d+) \w+ ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
+      return id === undefined ? [] : [{ id, path: path!, isLink: !/^100(644|755)$/.test(mode!) }]
+    })
+    return { mirror, rows }
+  }
+
+  /** `check` throws for what is too large, before anything of it is read. */
+  const readBlobs = (
+    mirror: string,
+    found: readonly { id: string; path: string }[],
+    check: (size: number) => void,
+  ): Promise<{ path: string; content: Buffer }[]> =>
+    withObjects(git, mirror, limits.timeoutMs, async (objects) => {
+      const sizes = await objects.look(found.map(({ id }) => id))
+      const files: { path: string; content: Buffer }[] = []
+      for (const [index, { path }] of found.entries()) {
+        const object = sizes[index]!
+        if (!('size' in object)) continue
+        check(object.size)
+        files.push({ path, content: await objects.read(object) })
+      }
+      return files
+    })
+
+  return { listFiles, readBlobs }
+}
+
 export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
     const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
@@ -72,6 +108,8 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       },
     )
 
+  const { listFiles, readBlobs } = createFolders({ git, fetch, mirrorOf })
+
   return {
     async branches(source, signal) {
       validate(source)
@@ -102,26 +140,27 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       return stdout.split('\0').filter((name) => name !== '')
     },
     async files(source, folder, isWanted, signal) {
-      const { git_commit_id: head } = await fetch(source, signal)
-      const mirror = mirrorOf(source)
-      const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
-      const { code, stdout } = await git.run(args, limits)
-      if (code !== 0) throw refMissing('The folder does not exist in the repository.')
-      const found = stdout.split('\0').flatMap((row) => {
-        const [, id, path] = /^100(?:644|755) blob ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
-        return id !== undefined && isWanted(path!) ? [{ id, path: path! }] : []
-      })
+      const { mirror, rows } = await listFiles(source, folder, signal)
+      const found = rows.filter(({ path, isLink }) => !isLink && isWanted(path))
       if (found.length > maxFiles) throw tooLarge(`There are more than ${maxFiles} such files in the folder.`)
-      return withObjects(git, mirror, limits.timeoutMs, async (objects) => {
-        const sizes = await objects.look(found.map(({ id }) => id))
-        const files: { path: string; text: string }[] = []
-        for (const [index, { path }] of found.entries()) {
-          const object = sizes[index]!
-          if (!('size' in object)) continue
-          if (object.size > maxFileBytes) throw tooLarge(`A file is larger than ${maxFileBytes / 1024} KB.`)
-          files.push({ path, text: (await objects.read(object)).toString('utf8') })
-        }
-        return files
+      const files = await readBlobs(mirror, found, (size) => {
+        if (size > maxFileBytes) throw tooLarge(`A file is larger than ${maxFileBytes / 1024} KB.`)
+      })
+      return files.map(({ path, content }) => ({ path, text: content.toString('utf8') }))
+    },
+    async folder(source, folder, most, signal) {
+      const { mirror, rows } = await listFiles(source, folder, signal)
+      const link = rows.find(({ isLink }) => isLink)
+      if (link !== undefined)
+        throw new DeploymentError(
+          'git_refused',
+          `The folder has a link or a submodule (${link.path.slice(0, 200)}): replace it by files.`,
+        )
+      if (rows.length > most.files) throw tooLarge(`There are more than ${most.files} files in the folder.`)
+      let bytes = 0
+      return readBlobs(mirror, rows, (size) => {
+        bytes += size
+        if (bytes > most.bytes) throw tooLarge(`The files of the folder are larger than ${most.bytes >> 20} MiB.`)
       })
     },
   }

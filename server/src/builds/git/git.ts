@@ -278,6 +278,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     changes: (source, from, signal) => browser.changes(source, from, untilClosed(signal)),
     folders: (source, path, signal) => browser.folders(source, path, untilClosed(signal)),
     files: (source, path, isWanted, signal) => browser.files(source, path, isWanted, untilClosed(signal)),
+    folder: (source, path, most, signal) => browser.folder(source, path, most, untilClosed(signal)),
     async head(source, timeoutMs) {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {

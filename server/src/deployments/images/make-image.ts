@@ -33,7 +33,7 @@ const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promis
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
 }
 
-type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
 
 /** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
@@ -229,6 +229,8 @@ export const ensureImage = async (
   signal: AbortSignal,
 ): Promise<boolean> => {
   const { organizationId, image: reference } = release
+  // A chart is kept with its release, and its images are the cluster's business.
+  if (release.workload.chart !== undefined) return true
   // Nothing is looked up or logged in to for an image that is there.
   if (await cluster.images.isHeld(organizationId, reference, signal)) return true
   if (release.source === null) return false
@@ -239,6 +241,6 @@ export const ensureImage = async (
 
 export const makeImage = (
   run: ServiceRun,
-  source: Source,
+  source: Exclude<Source, { from: 'chart' }>,
   readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))

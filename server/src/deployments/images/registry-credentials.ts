@@ -89,7 +89,11 @@ export const readRegistryCredentials = async (
   return row === undefined ? null : openLogin(sealer, organizationId, row)
 }
 
-const openLogin = async (sealer: Sealer, organizationId: string, row: RegistryRow): Promise<RegistryCredentials> => {
+export const openLogin = async (
+  sealer: Sealer,
+  organizationId: string,
+  row: RegistryRow,
+): Promise<RegistryCredentials> => {
   const open = async (name: string): Promise<string> => {
     const column = `config.${name}`
     const sealed = row.sealed[column]

@@ -8,8 +8,9 @@ import { type Kind, typeOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { DeploymentError, notFound } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
-import type { Instance } from '../../runtimes/runtime.ts'
+import type { ChartChange, Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import { readChart } from '../charts/make-chart.ts'
 import {
   type DeployableKind,
   type DeploymentAction,
@@ -30,7 +31,7 @@ import { type OpenedRelease, openRelease } from '../release/releases.ts'
 import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
-import { desiredOf, type EffectiveVariables, fingerprint } from '../release/workload.ts'
+import { desiredOf, type EffectiveVariables, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
 import { readLacking } from '../request/request-parts.ts'
 import { readPlacement } from '../request/stage-rows.ts'
@@ -171,11 +172,29 @@ const builtImage = async (
 }
 
 const versionChangesOf = (version: Version, current: OpenedRelease | null, built: string | null) => {
-  if (version.of === 'image') return { image: versionChange(version.fromName, version.toName), commit: null }
+  if (version.of !== 'commit') return { image: versionChange(version.fromName, version.toName), commit: null }
   return {
     image: versionChange(current?.release.image ?? null, built),
     commit: versionChange(version.from, version.to),
   }
+}
+
+/** What the chart would change: it is fetched and rendered for that, and nothing is kept. Undefined without a chart. */
+const chartChanges = async (
+  parts: DeploymentParts,
+  organizationId: string,
+  environmentId: string,
+  { row, cluster, requested }: Subject,
+  { source, spec }: ReturnType<typeof desiredOf>,
+  variables: EffectiveVariables,
+  signal: AbortSignal,
+): Promise<ChartChange[] | undefined> => {
+  if (source.from !== 'chart' || cluster.runtime.planChart === undefined) return undefined
+  const fetching = { parts, organizationId, signal, say: () => {} }
+  const { content } = await readChart(fetching, source, requested, async () => variables)
+  const ids = { organizationId, projectId: '', environmentId, serviceId: row.id, revision: '', aliases: [] }
+  const workload = thawWorkload(freezeWorkload(ids, spec, source), '', { ...variables, chart: content })
+  return cluster.runtime.planChart(workload, signal)
 }
 
 /** Rejects for a size that was changed. Nothing is said while the engine does not answer. */
@@ -198,7 +217,7 @@ const unlimitedSizes = async (
 
 const settingOfDeploy = async (
   parts: DeploymentParts,
-  { organizationId, wholeEnvironment }: Pick<PlannedRequest, 'organizationId' | 'wholeEnvironment'>,
+  { organizationId, environmentId, wholeEnvironment }: PlannedRequest,
   subject: Subject,
   seen: readonly Instance[],
   signal: AbortSignal,
@@ -212,6 +231,7 @@ const settingOfDeploy = async (
   const commitId = version.of === 'commit' ? version.to : null
   const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
   const before = current === null ? null : setupOf(current.release.workload)
+  const objects = await chartChanges(parts, organizationId, environmentId, subject, { source, spec }, variables, signal)
   return {
     refusal: null,
     unlimited,
@@ -226,6 +246,7 @@ const settingOfDeploy = async (
       ...versionChangesOf(version, current, built),
       configuration: before === null ? [] : configurationChanges(before, { ...spec, from: source }),
       variables: variableChanges(current?.environment ?? nobody, variables),
+      ...(objects === undefined ? {} : { objects }),
     },
   }
 }

@@ -14,7 +14,7 @@ export type Version =
    * References that never move, and what they are called. `to` is null for an image that is not known before it is
    * pulled.
    */
-  | { of: 'image'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
+  | { of: 'image' | 'chart'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
 
 export interface ServiceFacts {
   id: string
@@ -78,6 +78,8 @@ type Verdict = Pick<PlannedService, 'effect' | 'reason'>
 
 const whyVersion = ({ of, to }: Version): string => {
   if (of === 'image') return 'The image has changed.'
+  if (of === 'chart')
+    return to === null ? 'Its files of values may have changed.' : 'The version of the chart has changed.'
   return to === null
     ? 'The head of the branch cannot be read at the moment; assuming a new commit.'
     : 'The branch has a new commit.'

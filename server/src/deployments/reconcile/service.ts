@@ -48,7 +48,7 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     coalesce((s.wake_error ->> 'at')::timestamptz > clock_timestamp() - interval '30 seconds', false) as "hasFailed",
     coalesce((r.workload ->> 'memoryMb')::int, 0) as "memoryMb", s.problem, s.restarts,
     coalesce(r.workload -> 'ports', '[]') as ports, r.workload -> 'ingress' as ingress, s.running_state as "runningState",
-    coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
+    coalesce(${isAloneSql('r.workload')}, false) as "hasTask", coalesce(r.workload ? 'chart', false) as "hasChart",
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 

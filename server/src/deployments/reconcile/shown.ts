@@ -22,6 +22,8 @@ export interface Known {
   wakeError: WakeError | null
   /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
   hasTask: boolean
+  /** It is what a chart makes, which may have no instances. */
+  hasChart: boolean
 }
 
 interface Shown {
@@ -35,6 +37,7 @@ const isServing = ({ state, unready }: Instance): boolean => state === 'running'
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
+  if (current.length === 0 && service.hasChart) return 'RUNNING'
   if (current.length === 0) return service.instances === 0 && service.wakeError === null ? 'STOPPED' : 'ERROR'
   if (current.every(isServing)) return 'RUNNING'
   return current.some(isServing) ? 'WARNING' : 'ERROR'

@@ -7,7 +7,7 @@ import type { Commit } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { ServiceRequest, Source } from '../deployments.ts'
+import type { ChartSpec, ServiceRequest, Source } from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
 import { type ImageSource, openRegistry } from '../images/registry-image.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -19,7 +19,11 @@ const headTimeoutMs = 5000
 type GitSource = Extract<Source, { from: 'git' }>
 
 /** The head of the branch; null when it cannot be read in time. */
-const readHead = async (parts: DeploymentParts, organizationId: string, { git }: GitSource): Promise<string | null> => {
+const readHead = async (
+  parts: DeploymentParts,
+  organizationId: string,
+  { git }: Pick<GitSource, 'git'>,
+): Promise<string | null> => {
   try {
     return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
@@ -93,9 +97,21 @@ const nextImage = async (
 const readableCommit = async (
   parts: DeploymentParts,
   organizationId: string,
-  source: GitSource,
+  source: Pick<GitSource, 'git'>,
   commitId: string,
 ): Promise<string | null> => ((await readHead(parts, organizationId, source)) === null ? null : commitId)
+
+/** Of a chart of a repository of charts. What its values are read from may have changed unseen. */
+const nextChart = (
+  { chartName, chartVersion }: Extract<ChartSpec['chart'], { chartName: string }>,
+  hasValuesFiles: boolean,
+  requested: Omit<ServiceRequest, 'id'>,
+  current: Release | null,
+): Version => {
+  const from = current?.image ?? null
+  const name = `${chartName} ${requested.chartVersion ?? chartVersion}`
+  return { of: 'chart', from, to: hasValuesFiles ? null : name, fromName: from, toName: name }
+}
 
 /** The version that is deployed, and the one that a deploy as requested would bring. */
 export const nextVersion = async (
@@ -108,11 +124,16 @@ export const nextVersion = async (
   signal: AbortSignal,
 ): Promise<Version> => {
   if (source.from === 'image') return nextImage(parts, cluster, organizationId, requested, source, current, signal)
+  if (source.from === 'chart' && !('git' in source.chart))
+    return nextChart(source.chart, source.valuesFiles !== null, requested, current)
+  const git = source.from === 'chart' ? (source.chart as { git: GitSource['git'] }) : source
   const from = commitOf(current)
+  if (source.from === 'chart' && source.valuesFiles !== null)
+    return { of: 'chart', from, to: null, fromName: from, toName: from }
   const { commitId, redeploy } = requested
   // What this service has deployed already is no news to it.
   if (commitId !== undefined && commitId !== from)
-    return { of: 'commit', from, to: await readableCommit(parts, organizationId, source, commitId) }
+    return { of: 'commit', from, to: await readableCommit(parts, organizationId, git, commitId) }
   const stays = redeploy === true ? from : null
-  return { of: 'commit', from, to: commitId ?? stays ?? (await readHead(parts, organizationId, source)) }
+  return { of: 'commit', from, to: commitId ?? stays ?? (await readHead(parts, organizationId, git)) }
 }

@@ -24,11 +24,14 @@ interface Row {
   wasSuccessful: boolean
   /** Tag of what runs now. */
   presentTag: string | null
+  /** Kept whole with its release. */
+  isChart: boolean
 }
 
 const find = async (db: Queryable, serviceId: string, where: string, values: unknown[]): Promise<Row | undefined> => {
   const [row] = await db.query<Row>(
-    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, ${wasSuccessfulSql} as "wasSuccessful",
+    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, r.workload ? 'chart' as "isChart",
+       ${wasSuccessfulSql} as "wasSuccessful",
        c.source ->> 'tag' as "presentTag"
      from release r join service_state s on s.service_id = r.service_id join node n on n.id = s.service_id
        left join release c on c.id = s.current_release_id
@@ -45,8 +48,12 @@ const isEarlier = `${wasSuccessfulSql}
 const unusable = (why: string) => conflict('release_not_usable', why)
 
 /** What was built is nowhere but on the engine. An engine that does not answer says nothing against it. */
-const isGone = async (parts: DeploymentParts, { organizationId, clusterId, image, source }: Row): Promise<boolean> => {
-  if (source !== null) return false
+const isGone = async (
+  parts: DeploymentParts,
+  { organizationId, clusterId, image, source, isChart }: Row,
+): Promise<boolean> => {
+  // A chart is kept with its release.
+  if (source !== null || isChart) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
   const { images } = await parts.clusters.of(clusterId)
   return !(await images.isHeld(organizationId, image, signal).catch(() => true))

@@ -4,7 +4,7 @@
  */
 import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
-import type { Workload } from '../../runtimes/runtime.ts'
+import type { ChartContent, ChartSettings, Workload } from '../../runtimes/runtime.ts'
 import type { ExternalReference } from '../../variables/resolve.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
 import { ownersLabelsIn } from './owners-labels.ts'
@@ -27,7 +27,9 @@ export interface EffectiveVariables {
 }
 
 /** What a release keeps in the open; the environment is sealed beside it. */
-export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image'> & {
+export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart'> & {
+  /** Its content is sealed beside it. */
+  chart?: ChartSettings
   /** What it runs to an end. */
   tasks?: Tasks
   /** What its image was to be made from; releases of earlier versions do not tell. */
@@ -43,10 +45,18 @@ export const freezeWorkload = (
 ): FrozenWorkload => ({ ...ids, ...spec, from })
 
 export const thawWorkload = (
-  { tasks: _, from: __, ...frozen }: FrozenWorkload,
+  { tasks: _, from: __, chart, ...frozen }: FrozenWorkload,
   image: string,
-  secrets: Pick<EffectiveVariables, 'env' | 'files'>,
-): Workload => ({ ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) })
+  secrets: Pick<EffectiveVariables, 'env' | 'files'> & { chart?: ChartContent },
+): Workload => ({
+  ...frozen,
+  ...(chart === undefined || secrets.chart === undefined
+    ? {}
+    : { chart: { ...chart, content: new Secret(secrets.chart) } }),
+  image,
+  env: new Secret(secrets.env),
+  files: new Secret(secrets.files),
+})
 
 /** JSON with sorted keys, so that equal things have equal texts. */
 export const canonical = (value: unknown): string =>

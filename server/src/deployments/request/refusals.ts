@@ -1,6 +1,6 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
-import type { Ability, Workload } from '../../runtimes/runtime.ts'
+import type { Ability } from '../../runtimes/runtime.ts'
 import {
   type DeployableKind,
   type DeploymentAction,
@@ -8,6 +8,7 @@ import {
   type ServiceRequest,
   type Source,
   type Tasks,
+  type WorkloadSpec,
 } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
@@ -39,7 +40,7 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<Workload, 'volumes' | 'ports' | 'scaling' | 'ingress'> & {
+type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart'> & {
   tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
@@ -63,6 +64,10 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   'udp-ports': {
     isNeeded: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
+  },
+  charts: {
+    isNeeded: ({ chart }) => chart !== undefined,
+    what: 'cannot install charts',
   },
   grpc: {
     isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
@@ -97,7 +102,24 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
   if (lacking === undefined) return null
+  if (lacking === 'charts')
+    return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
+}
+
+/** A version that is asked for, and that the chart or its values do not have. */
+const versionRefusal = (
+  source: Extract<Source, { from: 'chart' }>,
+  { commitId, chartVersion, valuesCommitId }: Partial<ServiceRequest>,
+): string | null => {
+  const isOfGit = 'git' in source.chart
+  if (isOfGit && chartVersion !== undefined)
+    return 'The chart of this service comes from a git repository: ask for a git_commit_id, not for a chart_version.'
+  if (!isOfGit && commitId !== undefined)
+    return 'The chart of this service comes from a helm repository: ask for a chart_version, not for a git_commit_id.'
+  if (source.valuesFiles === null && valuesCommitId !== undefined)
+    return 'This service has no values in a git repository: leave out values_override_git_commit_id.'
+  return null
 }
 
 /** What a cluster lacks for a service; null when it lacks nothing. */
@@ -115,8 +137,9 @@ export const deployRefusal = async (
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
-  { forceEvent, releaseId }: Partial<ServiceRequest>,
+  requested: Partial<ServiceRequest>,
 ): Promise<string | null> => {
+  const { forceEvent, releaseId } = requested
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
@@ -124,6 +147,7 @@ export const deployRefusal = async (
   const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
   const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
   if (lacks !== null) return lacks
+  if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 

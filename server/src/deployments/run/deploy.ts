@@ -6,7 +6,8 @@
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import { asideEvents, type DeploymentAction } from '../deployments.ts'
+import { makeChart } from '../charts/make-chart.ts'
+import { asideEvents, type DeploymentAction, type Source } from '../deployments.ts'
 import { imageFor, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
@@ -55,7 +56,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const fill = fillNow(run)
   const readVariables = (commitId?: string) =>
     environmentNow(parts, kind, claim.organizationId, service, { commitId, fill })
-  const made = await makeImage(run, wanted.source, readVariables)
+  const { chart, ...made } = await makeVersion(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
@@ -76,11 +77,19 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         workload: frozen,
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
-      variables,
+      { ...variables, ...(chart === undefined ? {} : { chart }) },
     ),
   )
   await start(run, release, task)
 }
+
+type ReadVariables = Parameters<typeof makeChart>[2]
+
+/** An image to run, or a chart to install. */
+const makeVersion = async (run: ServiceRun, source: Source, readVariables: ReadVariables) =>
+  source.from === 'chart'
+    ? makeChart(run, source, readVariables)
+    : { ...(await makeImage(run, source, readVariables)), chart: undefined }
 
 const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
   isAlone(release.workload) ? runOnce(run, release, task) : rollOut(run, release)

@@ -118,12 +118,12 @@ const reservePorts = async ({ parts, service, log }: ServiceRun, { ports }: Work
 const scrub =
   (secrets: readonly string[]) =>
   (error: unknown): never => {
-    if (!(error instanceof DeploymentError) || error.lines.length === 0) throw error
+    if (!(error instanceof DeploymentError)) throw error
     const masked = (text: string): string => {
       const masker = createMasker(secrets)
       return masker.write(text) + masker.end()
     }
-    const lines = masked(error.lines.join('\n')).split('\n')
+    const lines = error.lines.length === 0 ? [] : masked(error.lines.join('\n')).split('\n')
     throw new DeploymentError(error.code, masked(error.message), { next: error.next, lines, cause: error })
   }
 
@@ -140,7 +140,8 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   await takeInstances(run)
   const workload = await scaledAs(run, release, opened.workload)
   const takesOver = async (): Promise<void> => {
-    await makeCurrent(run, release, workload.instances === 0 ? 'STOPPED' : 'RUNNING', workload)
+    const isIdle = workload.instances === 0 && workload.chart === undefined
+    await makeCurrent(run, release, isIdle ? 'STOPPED' : 'RUNNING', workload)
     await releaseUnusedPorts(run.parts.database, run.service.id)
   }
   tellScaling(run, workload)

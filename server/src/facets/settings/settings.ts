@@ -139,7 +139,7 @@ const accountToken = { 'security.automount_service_account_token': Refused(flag(
 
 const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...groups)
 
-const noCharts = 'charts are not deployed here.'
+const noCharts = 'a chart publishes what it makes itself: set it in its values.'
 
 /** What protects is never only recorded. */
 const protecting = [

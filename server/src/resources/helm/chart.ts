@@ -117,7 +117,7 @@ export const valuesTokenSql = `(select t.name from node t
 
 interface ValuesFile {
   git: { git_repository: GitRepositorySpec; paths: string[] } | null
-  raw: { values: unknown[] } | null
+  raw: { values: { name: string; content: string }[] } | null
 }
 
 export interface ValuesSpec {

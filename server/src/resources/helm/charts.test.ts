@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { startApi } from '../../../test/support/api.ts'
-import { ChartIndexTooLarge, parseChartIndex } from './chart-index.ts'
+import { ChartIndexTooLarge, parseChartIndex } from '../../deployments/charts/chart-index.ts'
 
 const index = `apiVersion: v1
 entries:

@@ -119,7 +119,7 @@ test('variables and secrets are set through the generic family', async () => {
   assert.deepEqual([mine.scope, mine.service_type, mine.service_id], ['HELM', 'HELM', id])
 })
 
-test('settings that would protect what a chart runs are refused, as charts are not deployed here', async () => {
+test('settings that would protect what a chart runs are refused, as a chart publishes what it makes itself', async () => {
   const { id } = await create({ source: { git_repository } })
   const path = `/helm/${id}/advancedSettings`
   const protecting = {
@@ -130,7 +130,7 @@ test('settings that would protect what a chart runs are refused, as charts are n
   const defaults = await sent('GET', path, undefined, 200)
   for (const [key, value] of Object.entries(protecting)) {
     const refused = await sent('PUT', path, { [key]: value }, 400)
-    assert.match(refused.message, /charts are not deployed here/)
+    assert.match(refused.message, /a chart publishes what it makes itself/)
   }
   assert.deepEqual(await sent('PUT', path, defaults, 201), defaults)
 })

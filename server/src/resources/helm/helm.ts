@@ -1,32 +1,33 @@
-/** Helm services: charts with their values, recorded for a cluster that can install them. */
+/** Helm services: charts with their values, installed on a Kubernetes cluster by the operator's helm (helm/run.ts). */
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
 import {
-  AllRecorded,
   Computed,
   Flag,
   List,
   Maybe,
   Nullable,
   OneOf,
+  Recorded,
   Refused,
   Text,
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
-import { MaybeCommitId } from '../../facets/deployment-request.ts'
+import { MaybeChartVersion, MaybeCommitId } from '../../facets/deployment-request.ts'
 import { customDomains } from '../../facets/domains/custom-domain.ts'
 import { serviceLinks } from '../../facets/domains/links.ts'
 import { history } from '../../facets/history.ts'
+import { logs } from '../../facets/logs.ts'
+import { releases } from '../../facets/releases.ts'
 import { advancedSettings } from '../../facets/settings/advanced-settings.ts'
 import { deploymentRestrictions } from '../../facets/settings/deployment-restriction.ts'
 import { helmSettings } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { service } from '../service/service.ts'
-import { undeployable } from '../service/undeployable.ts'
 import {
   completeSource,
   completeValues,
@@ -42,6 +43,7 @@ import {
   viewSource,
   viewValues,
 } from './chart.ts'
+import { type ChartedSpec, chartRun } from './run.ts'
 
 const Selectors = () => List(Type.Object({ key: Text(), value: Text() }), 50, { minItems: 1 })
 
@@ -90,23 +92,37 @@ const completePorts = (
   })
 }
 
-const notHere = 'helm services are installed by a Kubernetes cluster; a deployment is refused.'
+const ownServices = 'a chart publishes what it makes itself: give it an Ingress by its values.'
+const ownArguments =
+  'every chart is installed with `--wait` and `--atomic`, and no other argument is given to helm: use `values_override`, `timeout_sec` and `allow_cluster_wide_resources`.'
+const notFollowed = 'pushes and previews do not deploy charts: deploy it after a change.'
 
 const fields = {
   source: SourceRequest(),
   values_override: Maybe(ValuesRequest()),
-  ports: Maybe(List(PortRequest(), 50, { default: [] })),
-  arguments: Maybe(List(Text(4096), 200, { default: [] })),
-  timeout_sec: Maybe(Whole(0, 86_400, { default: 600 })),
-  allow_cluster_wide_resources: Maybe(Flag({ default: false })),
-  auto_preview: Maybe(Nullable(Flag(), { default: false })),
-  auto_deploy: Maybe(Flag({ default: false })),
-  blueprint_id: Maybe(Nullable(Uuid())),
+  ports: Recorded(Maybe(List(PortRequest(), 50, { default: [] })), ownServices),
+  arguments: Recorded(Maybe(List(Text(4096), 200, { default: [] })), ownArguments),
+  timeout_sec: Maybe(
+    Whole(0, 86_400, {
+      default: 600,
+      description: 'How long the chart may take until all of it is ready; then it is taken back. 0: one day.',
+    }),
+  ),
+  allow_cluster_wide_resources: Maybe(
+    Flag({
+      default: false,
+      description:
+        "The chart may make objects of the whole cluster, as far as the cluster allows that to this server's login. Otherwise it is refused with their names.",
+    }),
+  ),
+  auto_preview: Recorded(Maybe(Nullable(Flag(), { default: false })), notFollowed),
+  auto_deploy: Recorded(Maybe(Flag({ default: false })), notFollowed),
+  blueprint_id: Recorded(Maybe(Nullable(Uuid()))),
 }
 
-const spec = Type.Object(AllRecorded(fields, notHere))
+const spec = Type.Object(fields)
 
-type HelmSpec = {
+type HelmSpec = ChartedSpec & {
   source: SourceSpec
   values_override: ValuesSpec
   ports: HelmPort[]
@@ -115,7 +131,7 @@ type HelmSpec = {
 const complete = (body: Spec, _context: Context, { previous }: Change<HelmSpec & Spec>): HelmSpec & Spec => {
   const before = previous?.spec
   return {
-    ...body,
+    ...(body as ChartedSpec & Spec),
     auto_preview: body.auto_preview === true,
     source: completeSource(body.source as Spec, before?.source as Spec | undefined),
     values_override: completeValues(body.values_override as Partial<ValuesSpec>),
@@ -124,11 +140,13 @@ const complete = (body: Spec, _context: Context, { previous }: Change<HelmSpec &
 }
 
 const deploys = deployable({
-  deployQuery: Type.Object({ forceEvent: Maybe(Refused(OneOf(['DIFF']), notHere)) }),
+  deployQuery: Type.Object({
+    forceEvent: Maybe(Refused(OneOf(['DIFF']), 'ask with `dry_run=true` for what a deploy would change.')),
+  }),
   deployBody: Type.Object({
-    chart_version: Maybe(Refused(Nullable(Text(128)), notHere)),
-    git_commit_id: Refused(MaybeCommitId(), notHere),
-    values_override_git_commit_id: Refused(MaybeCommitId(), notHere),
+    chart_version: MaybeChartVersion(),
+    git_commit_id: MaybeCommitId(),
+    values_override_git_commit_id: MaybeCommitId(),
   }),
 })
 
@@ -157,8 +175,15 @@ export const helm = service({
     source: viewSource(source, repository, git),
     values_override: viewValues(values, token as string | null),
   }),
-  facets: [deploys, history, serviceLinks, advancedSettings(helmSettings), customDomains(), deploymentRestrictions],
-  deployable: {
-    ...undeployable('A helm service needs a Kubernetes cluster; the local cluster is a Docker engine.'),
-  },
+  facets: [
+    deploys,
+    history,
+    releases,
+    logs,
+    serviceLinks,
+    advancedSettings(helmSettings),
+    customDomains(),
+    deploymentRestrictions,
+  ],
+  deployable: chartRun,
 })

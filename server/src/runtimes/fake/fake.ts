@@ -15,8 +15,8 @@ import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
 import type { Images } from '../images.ts'
 import { normalizeTime } from '../log-time.ts'
 import {
-  abilities,
   type Capacity,
+  engineAbilities,
   type Instance,
   type LogLine,
   type LogOptions,
@@ -254,7 +254,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
 
   return {
     ...blueGreen,
-    abilities: new Set(abilities),
+    abilities: engineAbilities,
     scalesItself: false,
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,

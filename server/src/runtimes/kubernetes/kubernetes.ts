@@ -10,6 +10,7 @@ import { type AskOptions, createKubernetesApi, type KubernetesApi } from '../../
 import { KubernetesError, unanswered } from '../../lib/kubernetes/kubernetes-errors.ts'
 import type { Pin } from '../../lib/net/pinned-connector.ts'
 import type { Runtime } from '../runtime.ts'
+import type { HelmTool } from './helm/tool.ts'
 import { type ClusterNode, readNode } from './nodes.ts'
 import { type Act, missingIn, mostRules, type Rule } from './rights.ts'
 import type { KubernetesRuntimeParts } from './runtime.ts'
@@ -23,13 +24,18 @@ export interface KubernetesFacts {
   missing: Act[]
 }
 
+/** What installs charts; without, none are installed. */
+export interface ChartParts {
+  helm?: HelmTool | undefined
+}
+
 /** All reject with `KubernetesError`. */
 export interface Kubernetes {
   /** `deadlineMs`: default 5000. */
   look(signal?: AbortSignal, deadlineMs?: number): Promise<KubernetesFacts>
   nodes(signal?: AbortSignal): Promise<ClusterNode[]>
   /** Runs services there; what it needs is loaded with the first cluster. Nothing is asked of the cluster. */
-  runtime(parts: Omit<KubernetesRuntimeParts, 'api'>): Promise<Runtime>
+  runtime(parts: Omit<KubernetesRuntimeParts, 'api' | 'charts'> & ChartParts): Promise<Runtime>
   close(): Promise<void>
 }
 
@@ -131,9 +137,9 @@ export const createOpenKubernetes =
         inTime(signal, usualDeadlineMs, async (options) =>
           (await api.list<unknown>('/api/v1/nodes', mostNodes, options)).map(readNode),
         ),
-      async runtime(parts) {
+      async runtime({ helm, ...parts }) {
         const { createKubernetesRuntime } = await import('./runtime.ts')
-        return createKubernetesRuntime({ ...parts, api })
+        return createKubernetesRuntime({ ...parts, api, charts: helm && { tool: helm, access } })
       },
       close: api.close,
     }

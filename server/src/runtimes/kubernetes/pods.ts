@@ -45,8 +45,16 @@ export interface Pod extends Found {
   }
 }
 
+const isOfChart = ({ metadata }: Found): boolean => metadata.labels?.[labels.chart] !== undefined
+
+/** The container that a pod is there for: of those of charts, the first. */
+export const mainNameOf = (pod: Found): string => {
+  const [first] = isOfChart(pod) && Array.isArray(pod.spec?.containers) ? (pod.spec.containers as unknown[]) : []
+  return String((first as { name?: unknown } | undefined)?.name ?? containerName)
+}
+
 export const mainOf = (pod: Pod): ContainerStatus | undefined =>
-  pod.status?.containerStatuses?.find(({ name }) => name === containerName)
+  pod.status?.containerStatuses?.find(({ name }) => name === mainNameOf(pod))
 
 export const conditionOf = (pod: Pod, type: string): Condition | undefined =>
   pod.status?.conditions?.find((each) => each.type === type)

@@ -10,6 +10,7 @@
 import { once } from 'node:events'
 import type { RegistryLogins } from '../../images/images.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import type { KubernetesAccess } from '../../lib/kubernetes/kubeconfig.ts'
 import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
@@ -18,6 +19,9 @@ import type { Ability, Owned, Runtime, ServiceKey } from '../runtime.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import { watchEvents } from './events.ts'
 import { untilGone } from './follow.ts'
+import { withCharts } from './helm/charts.ts'
+import { createHelm } from './helm/helm.ts'
+import type { HelmTool } from './helm/tool.ts'
 import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
 import { createPodLogs } from './logs/logs.ts'
@@ -38,6 +42,8 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   ingress?: IngressPlace | undefined
   outbound: Outbound
   registryLogins: RegistryLogins
+  /** What installs charts, with what it logs in by; without, none are installed. */
+  charts?: { tool: HelmTool; access: KubernetesAccess } | undefined
   clock?: Clock
 }
 
@@ -109,7 +115,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const logs = createPodLogs(objects, clock)
   const ready = createReady({ objects, logs, clock })
   const tasks = createTasks({ objects, images, logs, clock })
-  return {
+  const runtime: Runtime = {
     ...createConverge({ objects, ingress, images, ready, clock }),
     abilities,
     scalesItself: true,
@@ -139,4 +145,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     endTask: tasks.end,
     owned: () => readOwned(objects),
   }
+  if (parts.charts === undefined) return runtime
+  const { tool, access } = parts.charts
+  return withCharts(runtime, { objects, access, helm: createHelm(tool, outbound.checkMachine), clock })
 }

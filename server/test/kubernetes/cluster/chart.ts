@@ -21,8 +21,10 @@ spec:
     metadata: {labels: {app: {{ .Release.Name }}}}
     spec:
       terminationGracePeriodSeconds: 0
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
       containers:
       - name: shop
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
         image: {{ .Values.image }}
         command: [httpd, -f, -p, "8080", -h, /etc]
         ports: [{containerPort: 8080}]
@@ -55,17 +57,25 @@ spec:
   template:
     spec:
       restartPolicy: Never
-      containers: [{name: prepare, image: {{ .Values.image }}, command: ["true"]}]
+      securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: prepare
+        image: {{ .Values.image }}
+        command: ["true"]
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
+
+/** The files of a chart. */
+export const shopFiles = (version: string, more: Record<string, string> = {}): Record<string, string> => ({
+  'Chart.yaml': `apiVersion: v2\nname: shop\nversion: ${version}\nappVersion: "9"\n`,
+  'values.yaml': 'replicas: 1\nimage: busybox:1\ngreeting: hello\nprobePort: 8080\n',
+  'templates/deployment.yaml': deployment,
+  'templates/others.yaml': others,
+  'templates/hook.yaml': hook,
+  'templates/NOTES.txt': 'Thank you.\n',
+  ...more,
+})
 
 /** A chart as most are: Deployment, Service, Ingress, ConfigMap and a Job before each revision. */
 export const shopChart = (version: string, more: Record<string, string> = {}): Promise<Buffer> =>
-  chartArchive('shop', {
-    'Chart.yaml': `apiVersion: v2\nname: shop\nversion: ${version}\nappVersion: "9"\n`,
-    'values.yaml': 'replicas: 1\nimage: busybox:1\ngreeting: hello\nprobePort: 8080\n',
-    'templates/deployment.yaml': deployment,
-    'templates/others.yaml': others,
-    'templates/hook.yaml': hook,
-    'templates/NOTES.txt': 'Thank you.\n',
-    ...more,
-  })
+  chartArchive('shop', shopFiles(version, more))

@@ -133,11 +133,26 @@ const sendLog = (lines: readonly string[], { query }: Asked, response: ServerRes
   response.end(shown.map((line) => `${line}\n`).join(''))
 }
 
+/** What it knows: kinds in namespaces, and those of the whole cluster. */
+const kindsOf = (inside: readonly string[], wide: readonly string[] = []): Json => ({
+  resources: [...inside, ...wide].map((kind) => ({
+    kind,
+    name: `${kind.toLowerCase()}s`,
+    namespaced: inside.includes(kind),
+  })),
+})
+
 /** What a cluster says of itself to whoever registers it. */
 const whoItIs = (): Record<string, Json> => ({
   '/version': { gitVersion: 'v1.33.1' },
   '/api/v1/namespaces/kube-system': { metadata: { name: 'kube-system', uid: randomUUID() } },
   '/api/v1/nodes': { items: [nodeNamed('one')], metadata: {} },
+  '/apis': { groups: [{ versions: [{ groupVersion: 'apps/v1' }] }] },
+  '/api/v1': kindsOf(['ConfigMap', 'Secret', 'Service'], ['Namespace']),
+  '/apis/apps/v1': kindsOf(['Deployment', 'StatefulSet']),
+  '/apis/batch/v1': kindsOf(['Job']),
+  '/apis/networking.k8s.io/v1': kindsOf(['Ingress']),
+  '/apis/rbac.authorization.k8s.io/v1': kindsOf(['Role'], ['ClusterRole']),
   '/apis/authorization.k8s.io/v1/selfsubjectrulesreviews': {
     status: { resourceRules: allRules(), incomplete: false },
   },

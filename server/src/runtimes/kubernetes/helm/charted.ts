@@ -86,6 +86,17 @@ const listed = (objects: readonly ChartedObject[]): string => {
   return names.slice(0, 5).join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
+/** Where helm keeps its revisions: whoever writes there tells helm, which has our login, what to remove anywhere. */
+const isHelms = ({ kind, type, metadata }: ChartedObject): boolean => {
+  if (kind !== 'Secret' && kind !== 'ConfigMap') return false
+  const { labels } = metadata as { labels?: { owner?: unknown } | null }
+  return (
+    /^sh\.helm\.release\./i.test(String(metadata.name)) ||
+    String(type ?? '').startsWith('helm.sh/') ||
+    String(labels?.owner ?? '').toLowerCase() === 'helm'
+  )
+}
+
 /** Throws `chart_refused` for what a chart may not make. */
 export const judge = (objects: readonly ChartedObject[], { scopeOf, namespace, allowClusterWide }: Verdict): void => {
   const scopes = objects.map((object) => ({ object, scope: scopeOf(object.apiVersion, object.kind) }))
@@ -101,6 +112,8 @@ export const judge = (objects: readonly ChartedObject[], { scopeOf, namespace, a
   )
   if (elsewhere.length > 0)
     refuse(`The chart makes objects in other namespaces than its own (${listed(elsewhere)}): that is not possible.`)
+  const records = objects.filter(isHelms)
+  if (records.length > 0) refuse(`The chart makes records of helm itself (${listed(records)}): that is not possible.`)
   const wide = objects.filter((_, index) => scopes[index]!.scope === 'cluster')
   if (wide.length > 0 && !allowClusterWide)
     refuse(

@@ -34,6 +34,8 @@ export interface Chart {
   /** Values files, variables put in; the last one counts most. */
   values: readonly string[]
   allowClusterWide: boolean
+  /** What is installed of what was judged; without, just that. */
+  complete?(objects: readonly ChartedObject[]): ChartedObject[]
 }
 
 export interface HelmPlan {
@@ -46,6 +48,10 @@ export interface Helm {
   plan(place: HelmPlace, chart: Chart, signal?: AbortSignal): Promise<HelmPlan>
   /** Installs or upgrades, waits until it is ready; what fails is taken back. Resolves to what it made. */
   upgrade(place: HelmPlace, chart: Chart, options: HelmOptions): Promise<ChartedObject[]>
+  /** Ends what a killed run began; resolves to what there is then, the newest first. */
+  settle(place: HelmPlace, options: HelmOptions): Promise<HelmRevision[]>
+  /** What the newest revision has made, without hooks. */
+  installed(place: HelmPlace, signal?: AbortSignal): Promise<ChartedObject[]>
   rollback(place: HelmPlace, revision: number, options: HelmOptions): Promise<void>
   /** What is not there is removed. */
   uninstall(place: HelmPlace, options: HelmOptions): Promise<void>
@@ -58,7 +64,7 @@ const isHook = ({ metadata }: ChartedObject): boolean => metadata.annotations?.[
 const renderJudged = async (
   session: HelmSession,
   { api, namespace, release }: HelmPlace,
-  { archive, values, allowClusterWide }: Chart,
+  { archive, values, allowClusterWide, complete = (objects) => [...objects] }: Chart,
   isUpgrade: boolean,
   signal?: AbortSignal,
 ): Promise<RenderedChart> => {
@@ -66,7 +72,7 @@ const renderJudged = async (
   const rendered = await render(session, { release, namespace, archive, values, isUpgrade, ...versions, signal })
   const all = [...rendered.crds, ...rendered.objects]
   judge(all, { scopeOf: await readScopes(api, all, signal), namespace, allowClusterWide })
-  return rendered
+  return { ...rendered, objects: complete(rendered.objects) }
 }
 
 /** `pin`: the address at which the API server may be reached. */
@@ -116,6 +122,8 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
           )
         return [...rendered.crds, ...rendered.objects]
       }),
+    settle: (place, options) => withPlace(place, (session) => settle(session, place, options)),
+    installed: (place, signal) => withPlace(place, (session) => installedObjects(session, place, signal)),
     rollback: (place, revision, options) =>
       withPlace(place, async (session) => {
         const revisions = await settle(session, place, options)

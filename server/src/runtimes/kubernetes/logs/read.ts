@@ -2,9 +2,9 @@ import type { Readable } from 'node:stream'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import { normalizeTime } from '../../log-time.ts'
 import type { LogLine } from '../../runtime.ts'
-import { containerName, labels } from '../manifests/describe.ts'
+import { labels } from '../manifests/describe.ts'
 import { asDeploymentError, type Found, type Objects, pathOf } from '../objects.ts'
-import { mainOf, type Pod } from '../pods.ts'
+import { mainNameOf, mainOf, type Pod } from '../pods.ts'
 
 export interface ReadOptions {
   tail?: number | undefined
@@ -53,7 +53,7 @@ export const createReader = ({ api }: Pick<Objects, 'api'>): PodReader => {
     const { tail, since, until, follow = false, previous = false, signal } = options
     const { name, namespace } = pod.metadata
     const query = {
-      container: containerName,
+      container: mainNameOf(pod),
       timestamps: true,
       ...(follow ? { follow } : {}),
       ...(previous ? { previous } : {}),

@@ -50,11 +50,13 @@ export const labels = {
   environment: 'slipway.environment',
   service: 'slipway.service',
   revision: 'slipway.revision',
-  /** `instance` or `task`. */
+  /** `instance`, `task`, `ports`, or `chart`: what tells which revision of a chart is installed. */
   role: 'slipway.role',
   task: 'slipway.task',
   attempt: 'slipway.attempt',
   volume: 'slipway.volume',
+  /** Of whatever a chart has made: the service's id. */
+  chart: 'slipway.chart',
 } as const
 
 export const annotations = {
@@ -62,6 +64,8 @@ export const annotations = {
   ports: 'slipway.ports',
   /** JSON: how an execution ended, once that is known. */
   end: 'slipway.end',
+  /** Of what a chart has made and a stop has taken down: what it had before. */
+  stopped: 'slipway.stopped',
   /** What a published thing was made from. */
   published: 'slipway.published',
 } as const

@@ -106,3 +106,86 @@ export const parseChartIndex = (text: string): ChartVersions[] | null => {
     return null
   }
 }
+
+/** Where one version of a chart is. */
+export interface ChartPlace {
+  /** As they are written: relative to the index, or anywhere. */
+  urls: string[]
+  /** Of the archive, 64 hex digits; null where the index does not tell. */
+  digest: string | null
+}
+
+const maxUrls = 10
+const longestUrl = 2048
+
+const placeOf = (urls: readonly unknown[], digest: unknown): ChartPlace => ({
+  urls: urls
+    .filter((url) => typeof url === 'string')
+    .filter((url) => url !== '' && url.length <= longestUrl)
+    .slice(0, maxUrls),
+  digest: typeof digest === 'string' ? (/^(?:sha256:)?([0-9a-f]{64})$/.exec(digest)?.[1] ?? null) : null,
+})
+
+const placeInJson = (text: string, chart: string, version: string): ChartPlace | null => {
+  const { entries } = JSON.parse(text) as { entries?: Record<string, unknown> }
+  const list = entries !== undefined && Object.hasOwn(entries, chart) ? entries[chart] : []
+  const found = (Array.isArray(list) ? list : []).find((item) => item?.version === version)
+  return found === undefined ? null : placeOf(Array.isArray(found.urls) ? found.urls : [], found.digest)
+}
+
+/** The lines of each version of one chart, without their indentation. */
+const itemsOf = (text: string, chart: string): string[][] => {
+  const items: string[][] = []
+  const lines = text.split(/\r?\n/)
+  let nameIndent: number | null = null
+  let itemIndent: number | null = null
+  let isWanted = false
+  for (const line of lines.slice(lines.findIndex((each) => /^entries:/.test(each)) + 1)) {
+    const words = line.trim()
+    if (words === '' || words.startsWith('#')) continue
+    const [indent, isItem] = [indentOf(line), words.startsWith('- ')]
+    if (indent === 0 && !isItem) break
+    nameIndent ??= indent
+    if (indent === nameIndent && !isItem) {
+      isWanted = pairIn(words)?.name === chart
+      itemIndent = null
+      continue
+    }
+    if (!isWanted) continue
+    if (isItem) itemIndent ??= indent
+    if (itemIndent === null) continue
+    if (isItem && indent === itemIndent) items.push([words.slice(2).trimStart()])
+    else items.at(-1)?.push(line.slice(Math.min(indent, itemIndent + 2)))
+  }
+  return items
+}
+
+const placeInItem = (lines: readonly string[], version: string): ChartPlace | null => {
+  const own = new Map<string, string>()
+  const urls: string[] = []
+  let inUrls = false
+  for (const line of lines) {
+    const words = line.trim()
+    const isOwn = indentOf(line) === 0
+    if (isOwn && !words.startsWith('- ')) {
+      const pair = pairIn(words)
+      inUrls = pair?.name === 'urls'
+      if (pair !== null) own.set(pair.name, pair.value)
+    } else if (inUrls && words.startsWith('- ')) urls.push(unquote(withoutComment(words.slice(2)).trim()))
+  }
+  return own.get('version') === version ? placeOf(urls, own.get('digest')) : null
+}
+
+/** Where an index says that one version of a chart is; null if it does not list it. */
+export const findChart = (text: string, chart: string, version: string): ChartPlace | null => {
+  try {
+    if (text.trimStart().startsWith('{')) return placeInJson(text, chart, version)
+  } catch {
+    return null
+  }
+  for (const item of itemsOf(text, chart)) {
+    const place = placeInItem(item, version)
+    if (place !== null) return place
+  }
+  return null
+}

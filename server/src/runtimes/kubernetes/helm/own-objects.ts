@@ -1,0 +1,94 @@
+/**
+ * What a chart makes as what is ours: labelled, so that its pods are the service's instances and what it leaves is found;
+ * and a record of the revision, which helm installs, takes back and removes with the rest. Whatever it says with our own
+ * labels is taken out. Pure.
+ */
+import { idLabels, labels, namespaceOf, type Place } from '../manifests/describe.ts'
+import type { ChartedObject } from './charted.ts'
+
+interface Ids {
+  organizationId: string
+  environmentId: string
+  serviceId: string
+  revision: string
+}
+
+type Plain = Record<string, unknown>
+
+const isPlain = (value: unknown): value is Plain => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Short: charts make names of it, and of these labels, which have 63 characters. */
+export const releaseOf = (serviceId: string): string => `chart-${serviceId.replaceAll('-', '').slice(0, 12)}`
+
+export const recordNameOf = (serviceId: string): string => `${releaseOf(serviceId)}-revision`
+
+const withLabels = <T>(metadata: T, own: Readonly<Record<string, string>>): T => {
+  const { labels: given, annotations, ...rest } = (isPlain(metadata) ? metadata : {}) as Plain
+  const isOurs = (key: string): boolean => key.startsWith('slipway.')
+  const without = (words: unknown): Plain =>
+    Object.fromEntries(Object.entries(isPlain(words) ? words : {}).filter(([key]) => !isOurs(key)))
+  return {
+    ...rest,
+    labels: { ...without(given), ...own },
+    ...(isPlain(annotations) ? { annotations: without(annotations) } : {}),
+  } as T
+}
+
+const inTemplate = (template: unknown, own: Readonly<Record<string, string>>): unknown =>
+  isPlain(template) ? { ...template, metadata: withLabels(template.metadata, own) } : template
+
+/** Their pods stay up. */
+const staying = new Set(['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'ReplicationController'])
+
+const withPods = (
+  object: ChartedObject,
+  own: Readonly<Record<string, string>>,
+  ids: Readonly<Record<string, string>>,
+) => {
+  const { kind, spec } = object
+  if (!isPlain(spec)) return object
+  const claims = Array.isArray(spec.volumeClaimTemplates)
+    ? {
+        volumeClaimTemplates: (spec.volumeClaimTemplates as unknown[]).map((claim) =>
+          isPlain(claim) ? { ...claim, metadata: withLabels(claim.metadata, own) } : claim,
+        ),
+      }
+    : {}
+  if (staying.has(kind) || kind === 'Job')
+    return { ...object, spec: { ...spec, ...claims, template: inTemplate(spec.template, kind === 'Job' ? own : ids) } }
+  if (kind !== 'CronJob' || !isPlain(spec.jobTemplate)) return object
+  const { jobTemplate } = spec
+  const job = isPlain(jobTemplate.spec)
+    ? { spec: { ...jobTemplate.spec, template: inTemplate(jobTemplate.spec.template, own) } }
+    : {}
+  return {
+    ...object,
+    spec: { ...spec, jobTemplate: { ...jobTemplate, ...job, metadata: withLabels(jobTemplate.metadata, own) } },
+  }
+}
+
+export const isRecord = ({ kind, metadata }: Pick<ChartedObject, 'kind' | 'metadata'>, serviceId: string): boolean =>
+  kind === 'ConfigMap' && metadata.name === recordNameOf(serviceId)
+
+/** What is installed in place of what the chart makes. */
+export const asOurs = (objects: readonly ChartedObject[], of: Ids, place: Place): ChartedObject[] => {
+  const own = { [labels.chart]: of.serviceId }
+  const ids = { ...own, ...idLabels(place, of), [labels.role]: 'instance' }
+  const all = objects
+    .filter((object) => !isRecord(object, of.serviceId))
+    .map((object) => {
+      const isPod = object.kind === 'Pod' && object.metadata.annotations?.['helm.sh/hook'] === undefined
+      return withPods({ ...object, metadata: withLabels(object.metadata, isPod ? ids : own) }, own, ids)
+    })
+  const record: ChartedObject = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: {
+      name: recordNameOf(of.serviceId),
+      namespace: namespaceOf(of.environmentId),
+      labels: { ...own, ...idLabels(place, of), [labels.role]: 'chart', [labels.revision]: of.revision },
+    },
+    data: {},
+  }
+  return [...all, record]
+}
