@@ -116,12 +116,24 @@ const create = createRoute({
   component: lazyRouteComponent(() => import('./pages/create/index.tsx'), 'Create'),
 })
 
+interface ServiceSearch {
+  q?: string | undefined
+  /** Of the log: a line that is linked to, and what is shown of it. */
+  line?: string | undefined
+  level?: 'error' | undefined
+  from?: string | undefined
+  range?: string | undefined
+}
+
 const service = createRoute({
   getParentRoute: () => frame,
   path: '/s/$kind/$serviceId/$section',
-  validateSearch: (search): { q?: string | undefined; line?: string | undefined } => ({
+  validateSearch: (search): ServiceSearch => ({
     q: text(search.q),
     line: text(search.line),
+    level: search.level === 'error' ? 'error' : undefined,
+    from: text(search.from),
+    range: text(search.range),
   }),
   component: lazyRouteComponent(() => import('./pages/service/index.tsx'), 'Service'),
 })

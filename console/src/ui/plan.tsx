@@ -3,7 +3,7 @@ import { Button, Modal, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
-import { liveKey } from '../api/queries.ts'
+import * as read from '../api/queries.ts'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
@@ -176,7 +176,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
     onSuccess() {
       const link = { to: `/e/${target.environmentId}/deployments`, text: 'See the deployment' }
       tell(done.replace('{}', target.name), action.verb === 'delete' ? undefined : link)
-      void queries.invalidateQueries({ queryKey: liveKey(target.environmentId) })
+      void queries.invalidateQueries({ queryKey: read.live(target.environmentId).queryKey })
       onClose()
       onDone?.()
     },

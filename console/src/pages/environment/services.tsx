@@ -2,7 +2,7 @@
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { memo, useCallback, useState } from 'react'
+import { type ReactNode, useCallback, useState } from 'react'
 import { verbsOfSeveral } from '../../api/actions.ts'
 import * as read from '../../api/queries.ts'
 import { Icon } from '../../ui/icons.tsx'
@@ -12,6 +12,7 @@ import { addressOf } from '../../ui/shell.tsx'
 import { stageName } from '../../ui/stage-name.ts'
 import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
+import { type RowPlace, VirtualRows } from '../../ui/virtual-rows.tsx'
 import { BulkBar } from './bulk-bar.tsx'
 import { kindWords } from './kind-words.ts'
 
@@ -42,12 +43,13 @@ const Address = ({ address }: { address: string | undefined }) =>
 interface ServiceRowProps extends RowProps {
   isChosen: boolean | null
   choose: Choice['choose']
+  place: RowPlace
 }
 
-const ServiceRow = memo(({ service, status, address, isChosen, choose }: ServiceRowProps) => {
+const ServiceRow = ({ service, status, address, isChosen, choose, place }: ServiceRowProps) => {
   const shown = status === undefined ? { state: 'READY' } : shownState(status)
   return (
-    <tr aria-selected={isChosen ?? undefined}>
+    <tr {...place} aria-selected={isChosen ?? undefined}>
       {isChosen === null ? null : (
         <td className="check">
           {isChoosable(service) ? (
@@ -94,7 +96,7 @@ const ServiceRow = memo(({ service, status, address, isChosen, choose }: Service
       </td>
     </tr>
   )
-})
+}
 
 interface TableProps extends Choice {
   stage: string | null
@@ -134,16 +136,16 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
               <th className="of-time optional">Deployed</th>
             </tr>
           </thead>
-          <tbody>
-            {rows.map((row) => (
+          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={chosen === null ? 6 : 7}>
+            {(row, place) => (
               <ServiceRow
-                key={row.service.id}
                 {...row}
+                place={place}
                 isChosen={chosen === null ? null : chosen.has(row.service.id)}
                 choose={choose}
               />
-            ))}
-          </tbody>
+            )}
+          </VirtualRows>
         </table>
       </div>
     </section>
@@ -187,7 +189,7 @@ const Found = ({
   all: readonly read.Service[]
   live: read.LiveStatuses
   environmentId: string
-  create: React.ReactNode
+  create: ReactNode
 }) => {
   const { q = '' } = useSearch({ from: '/frame/e/$environmentId/$section' })
   const navigate = useNavigate()
