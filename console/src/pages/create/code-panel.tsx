@@ -12,6 +12,7 @@ export const useNames = (environmentId: string): Names => {
   const { data: organizations = [] } = useQuery(read.organizations())
   const { data: project } = useQuery({ ...read.project(data?.project.id ?? ''), enabled: data !== undefined })
   return {
+    origin: location.origin,
     organization: organizations.find(({ id }) => id === data?.organization.id)?.name ?? '',
     project: project?.name ?? '',
     environment: data?.name ?? '',

@@ -1,6 +1,6 @@
 /** The same as a form does, for those who write it down: with curl, on the command line, and as files of Terraform. */
 import type { ExportedKind } from '../../../../server/src/kinds.ts'
-import { createLabels, type Expression, reference } from '../../../../server/src/resources/terraform/hcl.ts'
+import { createLabels, type Expression, quoted, reference } from '../../../../server/src/resources/terraform/hcl.ts'
 import { type Fields, serviceBlock } from '../../../../server/src/resources/terraform/provider-fields.ts'
 import {
   bodyOf,
@@ -12,7 +12,8 @@ import {
   type TemplateService,
   variablesOf,
 } from '../../templates/recipe.ts'
-import type { Body } from './fields.tsx'
+
+type Body = Record<string, unknown>
 
 export interface Code {
   curl: string
@@ -20,8 +21,10 @@ export interface Code {
   terraform: string
 }
 
-/** Names, as the command line takes them. */
+/** Where the service will be; names as the command line takes them. */
 export interface Names {
+  /** Of this server. */
+  origin: string
   organization: string
   project: string
   environment: string
@@ -32,9 +35,9 @@ const shellWord = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : `
 const json = (body: unknown): string => JSON.stringify(body, null, 2)
 
 /** The token stays out of it. */
-const curlOf = (path: string, body: Body): string =>
+const curlOf = (origin: string, path: string, body: Body): string =>
   [
-    `curl ${location.origin}${path} \\`,
+    `curl ${origin}${path} \\`,
     `  -H "Authorization: Token $TOKEN" -H 'Content-Type: application/json' \\`,
     `  -d '${json(body).replaceAll("'", "'\\''")}'`,
   ].join('\n')
@@ -44,9 +47,9 @@ const nounOf = (kind: ExportedKind, body: Body): string => {
   return (body.schedule as { cronjob?: object } | undefined)?.cronjob === undefined ? 'lifecycle' : 'cronjob'
 }
 
-const cliHead = (): string[] => [
+const cliHead = (origin: string): string[] => [
   '# The command line makes no services. When this one is there, it deploys it:',
-  `export QOVERY_API_URL=${location.origin}`,
+  `export QOVERY_API_URL=${origin}`,
   'export QOVERY_CLI_ACCESS_TOKEN=$TOKEN',
 ]
 
@@ -60,7 +63,11 @@ const placeWords = ({ organization, project, environment }: Names): string =>
     .join(' ')
 
 const cliOf = (noun: string, name: string, names: Names): string =>
-  [...cliHead(), `qovery ${noun} deploy ${placeWords(names)} \\`, `  --${noun} ${shellWord(name)} --watch`].join('\n')
+  [
+    ...cliHead(names.origin),
+    `qovery ${noun} deploy ${placeWords(names)} \\`,
+    `  --${noun} ${shellWord(name)} --watch`,
+  ].join('\n')
 
 type Shape = Record<string, unknown>
 
@@ -87,70 +94,83 @@ const recordOf = (kind: ExportedKind, body: Body): Shape => {
   return body
 }
 
-const terraformHead = (): string =>
-  `# The provider qovery/qovery reads TEST_QOVERY_HOST=${location.origin}; without it, it talks to its maker.\n`
+const terraformHead = (origin: string): string =>
+  `# The provider qovery/qovery reads TEST_QOVERY_HOST=${origin}; without it, it talks to its maker.\n`
 
-const hclOf = (kind: ExportedKind, body: Body, environmentId: string): string => {
+const hclOf = (origin: string, kind: ExportedKind, body: Body, environmentId: string): string => {
   const label = createLabels()(String(body.name ?? 'service') || 'service')
   return (
-    terraformHead() + serviceBlock(kind, label, recordOf(kind, body), { before: { environment_id: environmentId } })
+    terraformHead(origin) +
+    serviceBlock(kind, label, recordOf(kind, body), { before: { environment_id: environmentId } })
   )
 }
 
 export const codeOf = (kind: ExportedKind, body: Body, environmentId: string, names: Names): Code => ({
-  curl: curlOf(`/environment/${environmentId}/${kind}`, body),
+  curl: curlOf(names.origin, `/environment/${environmentId}/${kind}`, body),
   cli: cliOf(nounOf(kind, body), String(body.name ?? ''), names),
-  terraform: hclOf(kind, body, environmentId),
+  terraform: hclOf(names.origin, kind, body, environmentId),
 })
 
-const shellName = (key: string): string => key.replaceAll(/\W/g, '_')
+const shellName = (text: string): string => text.replaceAll(/\W/g, '_')
 
-/** What the shell puts in the place of what is known only then. */
-const shellFill =
-  ({ services }: Template) =>
-  (from: string, word: string): string => {
-    if (from === 'secret') return `$secret_${shellName(word)}`
-    if (word === 'url') return `$${shellName(from)}_url`
-    return builtIn(services[from]!, `$(part $${shellName(from)})`, word)
-  }
+/** JSON for a here-document: what the shell would read in it is escaped, but for the expressions of `fill`. */
+const shellJson = (make: (expression: (text: string) => string) => unknown): string => {
+  const expressions: string[] = []
+  const mark = (text: string): string => `\ue000${expressions.push(text) - 1}\ue001`
+  return json(make(mark))
+    .replaceAll(/[\\$`]/g, (sign) => `\\${sign}`)
+    .replaceAll(/\ue000(\d+)\ue001/g, (_, index) => expressions[Number(index)]!)
+}
 
-const templateCurl = (template: Template, choice: Choice): string => {
+const shellHead = (origin: string): string[] => [
+  `url=${origin}`,
+  `ask() { curl -sSf "$url$1" -H "Authorization: Token $TOKEN" -H 'Content-Type: application/json' "\${@:2}"; }`,
+  'made() { ask "$1" -d @- | jq -r .id; }',
+  '# The first eight digits of an id: how others call the service in their variables.',
+  'part() { printf %.8s "$1" | tr a-f A-F; }',
+]
+
+const templateCurl = (template: Template, choice: Choice, { origin }: Names): string => {
   const { services, secrets = {} } = template
-  const post = (path: string, body: object): string => `post "${path}" <<END\n${json(body)}\nEND`
   const entries = Object.entries(services)
   const needsUrl = entries.filter(([key]) => json(services).includes(`{{${key}.url}}`))
   return [
-    `url=${location.origin}`,
-    `post() { curl -sf "$url$1" -H "Authorization: Token $TOKEN" -H 'Content-Type: application/json' -d @-; }`,
-    `part() { printf %.8s "$1" | tr a-f A-F; }`,
-    ...Object.entries(secrets).map(([name, length]) => `secret_${shellName(name)}=$(openssl rand -hex ${length / 2})`),
+    ...shellHead(origin),
+    ...Object.entries(secrets).map(
+      ([name, length]) => `secret_${shellName(name)}=$(openssl rand -hex ${Math.ceil(length / 2)})`,
+    ),
     ...entries.map(([key, service]) => {
       const path = `/environment/${choice.environmentId}/${kindOf(service)}`
-      return `${shellName(key)}=$(${post(path, bodyOf(key, service, choice))}\n) && ${shellName(key)}=$(echo "$${shellName(key)}" | jq -r .id)`
+      return `${shellName(key)}=$(made ${path} <<'END'\n${json(bodyOf(key, service, choice))}\nEND\n)`
     }),
-    ...needsUrl.map(
-      ([key]) =>
-        `${shellName(key)}_url=$(curl -sf "$url/container/$${shellName(key)}/link" -H "Authorization: Token $TOKEN" | jq -r '.results[0].url')`,
-    ),
+    ...needsUrl.map(([key]) => {
+      const name = shellName(key)
+      return `${name}_url=$(ask "/container/$${name}/link" | jq -r '.results[0].url')`
+    }),
     ...entries.flatMap(([key, service]) => {
-      const vars = variablesOf(service, shellFill(template))
+      const body = shellJson((expression) => ({
+        overwrite: true,
+        vars: variablesOf(service, (from, word) => {
+          if (from === 'secret') return expression(`$secret_${shellName(word)}`)
+          if (word === 'url') return expression(`$${shellName(from)}_url`)
+          return builtIn(services[from]!, expression(`$(part "$${shellName(from)}")`), word)
+        }),
+      }))
       const path = `/container/$${shellName(key)}/environmentVariable/import`
-      return vars.length === 0 ? [] : [post(path, { overwrite: true, vars })]
+      return body.includes('"name"') ? [`ask "${path}" -d @- <<END\n${body}\nEND`] : []
     }),
-  ].join('\n\n')
+  ].join('\n')
 }
 
 const templateCli = (template: Template, choice: Choice, names: Names): string =>
   [
-    ...cliHead(),
+    ...cliHead(names.origin),
     ...Object.entries(template.services).map(([key, service]) => {
       const noun = kindOf(service)
       const { name } = bodyOf(key, service, choice)
       return `qovery ${noun} deploy ${placeWords(names)} --${noun} ${shellWord(String(name))} --watch`
     }),
   ].join('\n')
-
-const quoted = (text: string): string => JSON.stringify(text)
 
 /** A value with references, as an expression of Terraform. */
 const terraformValue = (
@@ -168,7 +188,7 @@ const terraformValue = (
   return parts.length === 1 ? value : reference(`"${parts.join('')}"`)
 }
 
-const templateTerraform = (template: Template, choice: Choice): string => {
+const templateTerraform = (template: Template, choice: Choice, { origin }: Names): string => {
   const { services, secrets = {} } = template
   const labelOf = createLabels()
   const labels = Object.fromEntries(
@@ -193,11 +213,11 @@ const templateTerraform = (template: Template, choice: Choice): string => {
     const note = own.length === 0 ? '' : `# Set after the first apply, to its address: ${own.join(', ')}\n`
     return note + serviceBlock(kind, labels[key]!, record, { before: { environment_id: choice.environmentId }, after })
   })
-  return [terraformHead() + asked.join('\n'), ...blocks].filter((text) => text !== '').join('\n')
+  return [terraformHead(origin) + asked.join('\n'), ...blocks].filter((text) => text !== '').join('\n')
 }
 
 export const templateCode = (template: Template, choice: Choice, names: Names): Code => ({
-  curl: templateCurl(template, choice),
+  curl: templateCurl(template, choice, names),
   cli: templateCli(template, choice, names),
-  terraform: templateTerraform(template, choice),
+  terraform: templateTerraform(template, choice, names),
 })
