@@ -78,6 +78,24 @@ export const seedManyServices = async (
   return ids
 }
 
+/** One environment with so many services, and so many variables of its own; gives its id. */
+export const seedLargeEnvironment = async (
+  db: Queryable,
+  templates: Templates,
+  services: number,
+  variables: number,
+): Promise<string> => {
+  const [environmentId] = await seedManyServices(db, templates, 1, services)
+  await db.query(
+    `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+     select gen_random_uuid(), organization_id, $2::uuid, scope, key || '_' || n, value, is_secret, variable_type
+     from variable, generate_series(1, $3::int) n where id = $1`,
+    [templates.variables.environment, environmentId, variables],
+  )
+  await db.query('analyze variable')
+  return environmentId!
+}
+
 const copyVariable = `insert into variable (id, organization_id, parent_id, scope, key, value, sealed, is_secret,
     variable_type, mount_path, description, enable_interpolation_in_file, owned_by)
   select gen_random_uuid(), organization_id, parent_id, scope, key || '_' || n, value, sealed, is_secret,

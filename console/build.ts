@@ -25,7 +25,7 @@ const forms = [
   ...['Application', 'Container', 'Database', 'Job', 'Helm', 'Terraform', 'ArgocdApp'].map(
     (name) => `${name}EditRequest`,
   ),
-  ...['Environment', 'Project'].map((name) => `${name}EditRequest`),
+  ...['Environment', 'Organization', 'Project'].map((name) => `${name}EditRequest`),
 ]
 const advanced = ['Application', 'Container', 'Job', 'Helm', 'Terraform'].map((name) => `${name}AdvancedSettings`)
 /** Modules that pages import, with the names of the schemas that they have. */

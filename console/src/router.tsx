@@ -68,10 +68,23 @@ const overview = createRoute({
   component: lazyRouteComponent(() => import('./pages/overview.tsx'), 'Overview'),
 })
 
+type OrganizationSearch = Partial<
+  Record<'cluster' | 'event' | 'target' | 'origin' | 'by' | 'from' | 'until', string | undefined>
+>
+
 const organization = createRoute({
   getParentRoute: () => frame,
   path: '/o/$organizationId/$section',
-  component: lazyRouteComponent(() => import('./pages/organization.tsx'), 'Organization'),
+  validateSearch: ({ cluster, event, target, origin, by, from, until }): OrganizationSearch => ({
+    cluster: text(cluster),
+    event: text(event),
+    target: text(target),
+    origin: text(origin),
+    by: text(by),
+    from: text(from),
+    until: text(until),
+  }),
+  component: lazyRouteComponent(() => import('./pages/organization/index.tsx'), 'Organization'),
 })
 
 const project = createRoute({
@@ -87,7 +100,7 @@ const environment = createRoute({
     q: text(search.q),
     kind: text(search.kind),
   }),
-  component: lazyRouteComponent(() => import('./pages/environment.tsx'), 'Environment'),
+  component: lazyRouteComponent(() => import('./pages/environment/index.tsx'), 'Environment'),
 })
 
 const deployment = createRoute({
@@ -104,12 +117,24 @@ const create = createRoute({
   component: lazyRouteComponent(() => import('./pages/create/index.tsx'), 'Create'),
 })
 
+interface ServiceSearch {
+  q?: string | undefined
+  /** Of the log: a line that is linked to, and what is shown of it. */
+  line?: string | undefined
+  level?: 'error' | undefined
+  from?: string | undefined
+  range?: string | undefined
+}
+
 const service = createRoute({
   getParentRoute: () => frame,
   path: '/s/$kind/$serviceId/$section',
-  validateSearch: (search): { q?: string | undefined; line?: string | undefined } => ({
+  validateSearch: (search): ServiceSearch => ({
     q: text(search.q),
     line: text(search.line),
+    level: search.level === 'error' ? 'error' : undefined,
+    from: text(search.from),
+    range: text(search.range),
   }),
   component: lazyRouteComponent(() => import('./pages/service/index.tsx'), 'Service'),
 })

@@ -5,10 +5,17 @@ import type { Kind } from './queries.ts'
 export type Plan = Schemas['DeploymentPlan']
 export type Verb = 'deploy' | 'redeploy' | 'restart-service' | 'stop' | 'rollback' | 'uninstall' | 'delete'
 
+/** One of several services of an environment. */
+export interface Member {
+  id: string
+  name: string
+  kind: Kind
+}
+
 export interface Action {
   verb: Verb
   /** An environment without `kind`. */
-  target: { id: string; name: string; kind?: Kind | undefined; environmentId: string }
+  target: { id: string; name: string; kind?: Kind | undefined; environmentId: string; several?: readonly Member[] }
   /** Of a rollback: the release of a service, or the execution of an environment. */
   to?: string | undefined
 }
@@ -18,9 +25,35 @@ const bodyOf = ({ verb, target, to }: Action): object | undefined => {
   return target.kind === undefined ? { execution_id: to } : { release_id: to }
 }
 
+const withInstances: readonly Kind[] = ['application', 'container', 'database']
+const ofThisServer: readonly Kind[] = [...withInstances, 'job', 'helm', 'terraform']
+
+/** What can be done to several services at once, and to which kinds. */
+export const verbsOfSeveral: Partial<Record<Verb, readonly Kind[]>> = {
+  deploy: ofThisServer,
+  'restart-service': withInstances,
+  stop: ofThisServer,
+  delete: ofThisServer,
+}
+
+const bodyOfSeveral = (verb: Verb, members: readonly Member[]): object => {
+  const of = (kind: Kind): string[] => members.filter((each) => each.kind === kind).map(({ id }) => id)
+  const kinds = (verbsOfSeveral[verb] ?? []).filter((kind) => of(kind).length > 0)
+  if (verb !== 'deploy') return Object.fromEntries(kinds.map((kind) => [`${kind}_ids`, of(kind)]))
+  const one = (kind: Kind) => (id: string) =>
+    kind === 'application' ? { application_id: id } : kind === 'database' ? id : { id }
+  return Object.fromEntries(kinds.map((kind) => [`${kind}s`, of(kind).map(one(kind))]))
+}
+
 /** Only the words of the path differ between kinds and verbs: the types are those of one of them. */
 const send = (action: Action, dryRun: boolean) => {
   const { verb, target } = action
+  if (target.several !== undefined) {
+    const path = `/environment/{environmentId}/service/${verb}` as '/environment/{environmentId}/service/deploy'
+    const body = bodyOfSeveral(verb, target.several)
+    const query = dryRun ? { dry_run: true } : {}
+    return client.POST(path, { params: { path: { environmentId: target.environmentId }, query }, body } as never)
+  }
   const noun = target.kind ?? 'environment'
   const init = { params: { path: { environmentId: target.id }, query: dryRun ? { dry_run: true } : {} } }
   if (verb === 'delete') {

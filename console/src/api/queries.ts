@@ -1,12 +1,12 @@
 /**
- * What pages read, by name: a list and the page of one of its members share what is cached. Live states come from the
- * stream of the environment (`useLiveEnvironment`) and are never asked for again and again.
+ * What pages read, by name: a list and the page of one of its members share what is cached. A key is a name
+ * and the ids of what is read: by them the stream of the organization finds what is to be read again (`live.ts`). Nothing
+ * polls.
  */
-import { QueryClient, queryOptions, useQuery, useQueryClient } from '@tanstack/react-query'
+import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { answerOf, client, Problem, type Schemas } from './client.ts'
 import { readSession } from './session.ts'
-import { useStream } from './stream.ts'
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -217,58 +217,31 @@ export const stagesOf = (live: LiveStatuses): LiveStage[] =>
 export const statusesIn = (live: LiveStatuses): Map<string, ServiceStatus> =>
   new Map(live.stages.flatMap((stage) => listsOf(stage).map((status) => [status.id, status])))
 
-/** Filled by the stream of the environment. */
-export const liveKey = (environmentId: string) => ['live', environmentId]
-
-/** Follows an environment: its statuses, and whatever else changes with them. */
-export const useLiveEnvironment = (environmentId: string | null): LiveStatuses | undefined => {
-  const queries = useQueryClient()
-  useStream<LiveStatuses>(environmentId === null ? null : `/deployment/status?environment=${environmentId}`, {
-    onMessage(live) {
-      queries.setQueryData(liveKey(environmentId!), live)
-      void queries.invalidateQueries({ queryKey: ['services', environmentId] })
-      void queries.invalidateQueries({ queryKey: ['history', environmentId] })
-      void queries.invalidateQueries({ queryKey: ['links', environmentId] })
-    },
-    onOpen(again) {
-      if (again) void queries.invalidateQueries()
-    },
-  })
-  const { data } = useQuery<LiveStatuses>({
-    queryKey: liveKey(environmentId ?? ''),
+/** Of all services of an environment, by stage, in one request. */
+export const live = (environmentId: string) =>
+  queryOptions({
+    queryKey: ['live', environmentId],
     queryFn: () =>
-      answerOf(
-        client.GET('/environment/{environmentId}/statusesWithStages', {
-          params: { path: { environmentId: environmentId! } },
-        }),
-      ),
-    enabled: environmentId !== null,
+      answerOf(client.GET('/environment/{environmentId}/statusesWithStages', { params: { path: { environmentId } } })),
     staleTime: Number.POSITIVE_INFINITY,
   })
-  return data
-}
 
-export type EnvironmentStatus = Schemas['EnvironmentStatus']
+/** The states of an environment; the stream of its organization keeps them up to date (`live.ts`). */
+export const useLiveEnvironment = (environmentId: string | null): LiveStatuses | undefined =>
+  useQuery({ ...live(environmentId ?? ''), enabled: environmentId !== null }).data
 
-/** Follows the environments of a project. */
-export const useLiveProject = (projectId: string | null): void => {
-  const queries = useQueryClient()
-  useStream<{ results: EnvironmentStatus[] }>(projectId === null ? null : `/deployment/status?project=${projectId}`, {
-    onMessage({ results }) {
-      const byId = new Map(results.map((each) => [each.id, each]))
-      const key = environmentsOf(projectId!).queryKey
-      const before = queries.getQueryData(key)
-      queries.setQueryData(key, (list) =>
-        list?.map((each) => ({ ...each, deployment_status: byId.get(each.id) ?? each.deployment_status })),
-      )
-      const isSame = before !== undefined && before.length === byId.size && before.every(({ id }) => byId.has(id))
-      if (!isSame) void queries.invalidateQueries({ queryKey: key })
-    },
-    onOpen(again) {
-      if (again) void queries.invalidateQueries()
-    },
+/** What is deploying now, anywhere in the organization. */
+export const activeDeployments = (organizationId: string) =>
+  queryOptions({
+    queryKey: ['active deployments', organizationId],
+    queryFn: async () =>
+      (
+        await answerOf(
+          client.GET('/organization/{organizationId}/activeDeployments', { params: { path: { organizationId } } }),
+        )
+      ).results,
+    staleTime: Number.POSITIVE_INFINITY,
   })
-}
 
 /** The title of the window. */
 export const useTitle = (...words: (string | undefined)[]): void => {

@@ -1,12 +1,12 @@
 /**
- * Live data: one websocket, which connects again by itself. What is missed meanwhile is for the reader to fetch when
- * `onOpen` says that the stream is back.
+ * Live data: one websocket, which connects again by itself, with longer and longer pauses that differ from page to page.
+ * What is missed meanwhile is for the reader to fetch when `onOpen` says that the stream is back.
  */
 import { useEffect, useRef, useSyncExternalStore } from 'react'
 import { readSession } from './session.ts'
 import { readKey } from './session-key.ts'
 
-const firstPauseMs = 400
+const firstPauseMs = 300
 const longestPauseMs = 8000
 
 /** Streams that should be open and are not: the banner says so. */
@@ -45,6 +45,8 @@ const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
   let opened = 0
   let over = false
   const connect = (): void => {
+    clearTimeout(timer)
+    timer = undefined
     socket = new WebSocket(addressOf(path), ['v1', `console.${readKey() ?? ''}`])
     socket.onopen = () => {
       pauseMs = firstPauseMs
@@ -53,19 +55,27 @@ const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
       reader().onOpen?.(opened > 1)
     }
     socket.onmessage = ({ data }) => reader().onMessage(JSON.parse(String(data)) as T)
-    socket.onclose = ({ code }) => {
-      // Ended because there is no more: nothing is lost.
-      if (over || code === 1000) return
+    socket.onclose = ({ code, reason }) => {
+      // Ended because there is no more, or nothing to follow: nothing is lost.
+      if (over || code === 1000 || reason.startsWith('NotFound')) return
       if (opened > 0 || pauseMs > firstPauseMs * 4) note(self, true)
       // A session that has ended is found out by a request: a socket that is refused says nothing.
       if (pauseMs > firstPauseMs || code === 1008) void readSession().catch(() => undefined)
-      timer = setTimeout(connect, pauseMs * (0.75 + Math.random() / 2))
+      timer = setTimeout(connect, pauseMs * (0.5 + Math.random()))
       pauseMs = Math.min(longestPauseMs, pauseMs * 2)
     }
   }
+  // The network is back, or the window is looked at: no reason to wait any longer.
+  const hurry = (): void => {
+    if (timer !== undefined && document.visibilityState === 'visible') connect()
+  }
   connect()
+  addEventListener('online', hurry)
+  document.addEventListener('visibilitychange', hurry)
   return () => {
     over = true
+    removeEventListener('online', hurry)
+    document.removeEventListener('visibilitychange', hurry)
     clearTimeout(timer)
     note(self, false)
     socket?.close()

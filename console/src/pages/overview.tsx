@@ -20,13 +20,7 @@ export const modeWords: Record<string, string> = {
 
 type Row = NonNullable<ReturnType<typeof useEnvironments>['data']>[number]
 
-/** Each project has a stream; those further down are read again when the window is looked at. */
-const mostStreams = 20
-
-const useEnvironments = (projectId: string, isLive: boolean) => {
-  read.useLiveProject(isLive ? projectId : null)
-  return useQuery(read.environmentsOf(projectId))
-}
+const useEnvironments = (projectId: string) => useQuery(read.environmentsOf(projectId))
 
 export const EnvironmentTile = ({ environment }: { environment: Row }) => {
   const { id, name, mode, cluster, services_overview: overview, deployment_status: status } = environment
@@ -66,11 +60,10 @@ interface SectionProps {
   id: string
   name: string
   search: string
-  isLive: boolean
 }
 
-const ProjectSection = ({ id, name, search, isLive }: SectionProps) => {
-  const environments = useEnvironments(id, isLive)
+const ProjectSection = ({ id, name, search }: SectionProps) => {
+  const environments = useEnvironments(id)
   const fits = (row: Row): boolean => `${name} ${row.name} ${modeWords[row.mode]}`.toLowerCase().includes(search)
   return (
     <section className="stack tight">
@@ -186,14 +179,8 @@ export const Overview = () => {
             </Empty>
           ) : (
             <div className="stack wide">
-              {list.map((each, index) => (
-                <ProjectSection
-                  key={each.id}
-                  id={each.id}
-                  name={each.name}
-                  search={q.toLowerCase()}
-                  isLive={index < mostStreams}
-                />
+              {list.map((each) => (
+                <ProjectSection key={each.id} id={each.id} name={each.name} search={q.toLowerCase()} />
               ))}
             </div>
           )

@@ -66,7 +66,6 @@ const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): 
 }
 
 const Environments = ({ projectId }: { projectId: string }) => {
-  read.useLiveProject(projectId)
   const environments = useQuery(read.environmentsOf(projectId))
   const may = useMay()
   const [isMaking, setMaking] = useState(false)

@@ -1,7 +1,8 @@
 /** The log of a deployment, as it is written. */
 import { useRef, useState } from 'react'
 import { useStream } from '../api/stream.ts'
-import { LogView, useLines } from './log-view.tsx'
+import { useLog } from './log-store.ts'
+import { type Filters, LogView } from './log-view.tsx'
 
 interface WireLine {
   type: string
@@ -20,14 +21,14 @@ export const DeploymentLog = ({
   executionId: string
   serviceId?: string | undefined
 }) => {
-  const { lines, add, clear, dropped } = useLines()
-  const [search, setSearch] = useState('')
+  const log = useLog()
+  const [filters, setFilters] = useState<Filters>({ search: '', level: 'all', from: null })
   const count = useRef(0)
   useStream<WireLine[]>(`/deployment/logs?environment=${environmentId}&version=${executionId}`, {
     // The stream begins with all lines again.
-    onOpen: clear,
+    onOpen: () => log.restart(),
     onMessage(frame) {
-      add(
+      log.add(
         frame.map(({ type, timestamp, details, message }) => ({
           id: String(count.current++),
           at: Date.parse(timestamp),
@@ -39,19 +40,14 @@ export const DeploymentLog = ({
       )
     },
   })
-  const shown =
-    serviceId === undefined
-      ? lines
-      : lines.filter((line) => [serviceId, environmentId].includes((line as { about?: string }).about ?? ''))
   return (
     <LogView
-      lines={shown}
-      dropped={dropped}
+      log={log}
+      {...(serviceId === undefined ? {} : { about: [serviceId, environmentId] })}
       name={`deployment-${executionId}`}
       empty="No lines yet."
-      search={search}
-      onSearch={setSearch}
-      showsFrom
+      {...filters}
+      set={(changes) => setFilters((before) => ({ ...before, ...changes }))}
     />
   )
 }

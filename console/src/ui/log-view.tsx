@@ -1,60 +1,14 @@
-/**
- * Lines of a log: a virtual list, with search, levels, pause, wrap and download. Keeps the newest lines only; what is
- * older is in the download of the API. Lines that come together are shown together.
- */
-import { Button, SegmentedControl, Switch, TextInput } from '@mantine/core'
+/** Lines of a log: a virtual list, with search, level, instance, pause, wrap and download. */
+import { Button, SegmentedControl, Select, Switch, TextInput } from '@mantine/core'
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from 'react'
+import { memo, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { spansOf, textOf } from './ansi.ts'
 import { Icon } from './icons.tsx'
+import type { Level, Line, Lines } from './log-lines.ts'
+import { type LogStore, useLogVersion } from './log-store.ts'
 
-export interface Line {
-  id: string
-  /** Milliseconds since 1970. */
-  at: number
-  text: string
-  isError: boolean
-  /** Which instance or service wrote it. */
-  from: string
-}
-
-const most = 50_000
 const lineHeight = 19.4
-
-/** Collects lines and hands them on once a frame, however fast they come. */
-export const useLines = (): {
-  lines: readonly Line[]
-  add(lines: readonly Line[]): void
-  clear(): void
-  dropped: number
-} => {
-  const [state, setState] = useState<{ lines: readonly Line[]; dropped: number }>({ lines: [], dropped: 0 })
-  const waiting = useRef<Line[]>([])
-  const frame = useRef(0)
-  const flush = useCallback((): void => {
-    frame.current = 0
-    const added = waiting.current
-    waiting.current = []
-    setState(({ lines, dropped }) => {
-      const all = [...lines, ...added]
-      const over = Math.max(0, all.length - most)
-      return { lines: over === 0 ? all : all.slice(over), dropped: dropped + over }
-    })
-  }, [])
-  useEffect(() => () => clearTimeout(frame.current), [])
-  const add = useCallback(
-    (lines: readonly Line[]) => {
-      for (const line of lines) waiting.current.push(line)
-      if (frame.current === 0) frame.current = setTimeout(flush, 60) as unknown as number
-    },
-    [flush],
-  )
-  const clear = useCallback(() => {
-    waiting.current = []
-    setState({ lines: [], dropped: 0 })
-  }, [])
-  return { ...state, add, clear }
-}
+const estimateSize = (): number => lineHeight
 
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
@@ -77,75 +31,114 @@ const Marked = ({ text, search }: { text: string; search: string }): ReactNode =
   return [...parts, text.slice(from)]
 }
 
-const download = (lines: readonly Line[], name: string): void => {
-  const text = lines
-    .map(({ at, from, text: each }) => `${new Date(at).toISOString()} ${from} ${textOf(each)}\n`)
-    .join('')
+/** Lines of which the text is made before the page is given another turn. */
+const portion = 5000
+
+const download = async (lines: Lines, name: string): Promise<void> => {
+  const parts: string[] = []
+  // What is shown may move on meanwhile.
+  const all = Array.from({ length: lines.count }, (_, index) => lines.lineAt(index))
+  for (let index = 0; index < all.length; index += portion) {
+    const part = all.slice(index, index + portion)
+    parts.push(
+      part.map(({ at, from, text: each }) => `${new Date(at).toISOString()} ${from} ${textOf(each)}\n`).join(''),
+    )
+    await new Promise((resolve) => setTimeout(resolve))
+  }
   const link = document.createElement('a')
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
+  link.href = URL.createObjectURL(new Blob(parts, { type: 'text/plain' }))
   link.download = `${name}.log`
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), 1000)
 }
 
-interface Props {
-  lines: readonly Line[]
-  dropped?: number
-  name: string
-  /** In place of lines while there are none. */
-  empty: ReactNode
+/** Colours of instances; they come again when there are more. */
+const tones = 8
+
+interface LineProps {
+  line: Line
   search: string
-  onSearch(text: string): void
-  markedLine?: string | undefined
-  onLine?(id: string): void
-  tools?: ReactNode
-  showsFrom: boolean
+  /** Of the instance; null if instances are not told apart. */
+  tone: number | null
+  onLine: ((id: string) => void) | undefined
 }
 
-type Level = 'all' | 'error'
-
-const useShown = (lines: readonly Line[], search: string, level: Level): readonly Line[] =>
-  useMemo(() => {
-    const wanted = search.toLowerCase()
-    if (wanted === '' && level === 'all') return lines
-    return lines.filter(
-      ({ text, isError }) =>
-        (level === 'all' || isError) && (wanted === '' || textOf(text).toLowerCase().includes(wanted)),
-    )
-  }, [lines, search, level])
+const LineContent = memo(({ line, search, tone, onLine }: LineProps) => (
+  <>
+    <span className="at" title={new Date(line.at).toISOString()}>
+      {onLine === undefined ? (
+        clock.format(line.at)
+      ) : (
+        <button type="button" className="plain" tabIndex={-1} title="Link to this line" onClick={() => onLine(line.id)}>
+          {clock.format(line.at)}
+        </button>
+      )}
+    </span>
+    {tone === null ? null : (
+      <span className={`from from-${tone % tones}`} title={line.from}>
+        {line.from}
+      </span>
+    )}
+    <span className="text">
+      {spansOf(line.text).map(({ text, className }, part) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a line never change
+        <span key={part} className={className}>
+          <Marked text={text} search={search} />
+        </span>
+      ))}
+    </span>
+  </>
+))
 
 interface ListProps {
-  shown: readonly Line[]
+  lines: Lines
+  /** Another number after each change of the lines. */
+  version: number
   isWrapped: boolean
   isFollowing: boolean
   onFollow(value: boolean): void
   search: string
   markedLine: string | undefined
   onLine: ((id: string) => void) | undefined
-  showsFrom: boolean
+  names: readonly string[] | null
 }
 
-const LineList = ({ shown, isWrapped, isFollowing, onFollow, search, markedLine, onLine, showsFrom }: ListProps) => {
+const indexOf = (lines: Lines, id: string): number => {
+  for (let index = 0; index < lines.count; index += 1) if (lines.lineAt(index).id === id) return index
+  return -1
+}
+
+/** Goes to a line once it is there. */
+const useMarked = (lines: Lines, version: number, id: string | undefined, go: (index: number) => void): void => {
+  const [done, setDone] = useState<string | undefined>(undefined)
+  useEffect(() => {
+    if (id === undefined || id === done || version < 0) return
+    const index = indexOf(lines, id)
+    if (index === -1) return
+    setDone(id)
+    go(index)
+  }, [lines, version, id, done, go])
+}
+
+const LineList = (props: ListProps) => {
+  const { lines, version, isWrapped, isFollowing, onFollow, search, markedLine, onLine, names } = props
   const box = useRef<HTMLDivElement>(null)
+  // By their place: a line that comes in place of another takes over its element.
   const list = useVirtualizer({
-    count: shown.length,
+    count: lines.count,
     getScrollElement: () => box.current,
-    estimateSize: () => lineHeight,
-    getItemKey: (index) => shown[index]!.id,
-    overscan: 20,
+    estimateSize,
+    overscan: 8,
   })
-  const { length } = shown
-  useEffect(() => {
-    if (isFollowing && length > 0) list.scrollToIndex(length - 1, { align: 'end' })
-  }, [isFollowing, length, list])
-  const marked = markedLine === undefined ? -1 : shown.findIndex(({ id }) => id === markedLine)
-  const wasShown = useRef(false)
-  useEffect(() => {
-    if (marked === -1 || wasShown.current) return
-    wasShown.current = true
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with each change of the lines
+  useLayoutEffect(() => {
+    if (isFollowing && box.current !== null) box.current.scrollTop = box.current.scrollHeight
+  }, [isFollowing, version, isWrapped])
+  useMarked(lines, version, markedLine, (index) => {
     onFollow(false)
-    list.scrollToIndex(marked, { align: 'center' })
-  }, [marked, list, onFollow])
+    list.scrollToIndex(index, { align: 'center' })
+  })
+  const toneOf = new Map(names?.map((name, index) => [name, index]))
   const onScroll = (): void => {
     const { scrollTop, scrollHeight, clientHeight } = box.current!
     if (isFollowing && scrollHeight - scrollTop - clientHeight > 400) onFollow(false)
@@ -163,128 +156,162 @@ const LineList = ({ shown, isWrapped, isFollowing, onFollow, search, markedLine,
       onWheel={(event) => event.deltaY < 0 && onFollow(false)}
     >
       <div style={{ height: list.getTotalSize(), position: 'relative' }}>
-        {list.getVirtualItems().map(({ index, key, start }) => {
-          const line = shown[index]!
-          const tone = `${line.isError ? ' error' : ''}${line.id === markedLine ? ' marked' : ''}`
-          return (
-            <div
-              key={key}
-              data-index={index}
-              ref={list.measureElement}
-              className={`log-line${isWrapped ? ' wrapped' : ''}${tone}`}
-              style={{ transform: `translateY(${start}px)` }}
-            >
-              <span className="at" title={new Date(line.at).toISOString()}>
-                {onLine === undefined ? (
-                  clock.format(line.at)
-                ) : (
-                  <button
-                    type="button"
-                    className="plain"
-                    style={{ padding: 0 }}
-                    tabIndex={-1}
-                    title="Link to this line"
-                    onClick={() => onLine(line.id)}
-                  >
-                    {clock.format(line.at)}
-                  </button>
-                )}
-              </span>
-              {showsFrom ? (
-                <span className="from" title={line.from}>
-                  {line.from}
-                </span>
-              ) : null}
-              <span className="text">
-                {spansOf(line.text).map(({ text, className }, part) => (
-                  // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a line never change
-                  <span key={part} className={className}>
-                    <Marked text={text} search={search.toLowerCase()} />
-                  </span>
-                ))}
-              </span>
-            </div>
-          )
-        })}
+        {list
+          .getVirtualItems()
+          .filter(({ index }) => index < lines.count)
+          .map(({ index, start }) => {
+            const line = lines.lineAt(index)
+            const tone = `${line.isError ? ' error' : ''}${line.id === markedLine ? ' marked' : ''}`
+            return (
+              <div
+                key={index}
+                data-index={index}
+                ref={isWrapped ? list.measureElement : undefined}
+                className={`log-line${isWrapped ? ' wrapped' : ''}${tone}`}
+                style={{ transform: `translateY(${start}px)` }}
+              >
+                <LineContent
+                  line={line}
+                  search={search}
+                  tone={names === null ? null : (toneOf.get(line.from) ?? 0)}
+                  onLine={onLine}
+                />
+              </div>
+            )
+          })}
       </div>
     </div>
   )
 }
 
-export const LogView = ({
-  lines,
-  dropped = 0,
-  name,
-  empty,
-  search,
-  onSearch,
-  markedLine,
-  onLine,
-  tools,
-  showsFrom,
-}: Props) => {
-  const [level, setLevel] = useState<Level>('all')
+const counted = (count: number): string => `${count} ${count === 1 ? 'line' : 'lines'}`
+
+const Count = ({ lines }: { lines: Lines }) => (
+  <span className="dim small" aria-live="off">
+    {lines.count === lines.total ? counted(lines.total) : `${lines.count} of ${counted(lines.total)}`}
+    {lines.dropped > 0 ? `, ${lines.dropped} older ones left out` : ''}
+  </span>
+)
+
+export interface Filters {
+  search: string
+  level: Level
+  from: string | null
+}
+
+interface ToolsProps extends Filters {
+  log: LogStore
+  set(filters: Partial<Filters>): void
+  isWrapped: boolean
+  onWrap(value: boolean): void
+  isFollowing: boolean
+  onFollow(value: boolean): void
+  tools: ReactNode
+  name: string
+}
+
+const Tools = (props: ToolsProps) => {
+  const { log, search, level, from, set, isWrapped, onWrap, isFollowing, onFollow, tools, name } = props
+  return (
+    <div className="log-tools">
+      <TextInput
+        size="xs"
+        aria-label="Search the log"
+        placeholder="Search"
+        leftSection={<Icon name="search" size={13} />}
+        value={search}
+        onChange={(event) => set({ search: event.currentTarget.value })}
+        style={{ flex: '1 1 180px', maxWidth: 320 }}
+      />
+      <SegmentedControl
+        size="xs"
+        aria-label="Level"
+        value={level}
+        onChange={(value) => set({ level: value as Level })}
+        data={[
+          { value: 'all', label: 'All' },
+          { value: 'error', label: 'Errors' },
+        ]}
+      />
+      {log.names.length < 2 ? null : (
+        <Select
+          size="xs"
+          aria-label="From"
+          placeholder="From all"
+          clearable
+          searchable
+          limit={100}
+          data={[...log.names]}
+          value={from}
+          onChange={(value) => set({ from: value })}
+          w={170}
+        />
+      )}
+      {tools}
+      <Switch size="xs" label="Wrap" checked={isWrapped} onChange={(event) => onWrap(event.currentTarget.checked)} />
+      <Switch
+        size="xs"
+        label="Follow"
+        checked={isFollowing}
+        onChange={(event) => onFollow(event.currentTarget.checked)}
+      />
+      <Count lines={log.lines()} />
+      <span className="push row" style={{ gap: 6 }}>
+        <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? log.release() : log.hold())}>
+          {log.isHeld ? `Go on${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
+        </Button>
+        <Button size="compact-xs" variant="default" onClick={() => void download(log.lines(), name)}>
+          Download
+        </Button>
+      </span>
+    </div>
+  )
+}
+
+interface Props extends Filters {
+  log: LogStore
+  set(filters: Partial<Filters>): void
+  /** Only what is about these. */
+  about?: readonly string[]
+  name: string
+  /** In place of lines while there are none. */
+  empty: ReactNode
+  markedLine?: string | undefined
+  onLine?(id: string): void
+  tools?: ReactNode
+  /** Before the first line. */
+  before?: ReactNode
+}
+
+export const LogView = ({ log, search, level, from, set, about, name, empty, tools, before, ...rest }: Props) => {
+  const version = useLogVersion(log)
   const [isWrapped, setWrapped] = useState(true)
   const [isFollowing, setFollowing] = useState(true)
-  const [held, setHeld] = useState<readonly Line[] | null>(null)
-  const shown = useShown(held ?? lines, search, level)
-  const late = held === null ? 0 : lines.length - held.length
+  const text = search.toLowerCase()
+  const places = about?.join(' ')
+  useEffect(() => {
+    log.filter({ text, level, from, about: places === undefined ? null : places.split(' ') })
+  }, [log, text, level, from, places])
+  useEffect(() => log.pin(!isFollowing), [log, isFollowing])
+  const lines = log.lines()
   return (
     <section className="card" aria-label="Log">
-      <div className="log-tools">
-        <TextInput
-          size="xs"
-          aria-label="Search the log"
-          placeholder="Search"
-          leftSection={<Icon name="search" size={13} />}
-          value={search}
-          onChange={(event) => onSearch(event.currentTarget.value)}
-          style={{ flex: '1 1 180px', maxWidth: 320 }}
-        />
-        <SegmentedControl
-          size="xs"
-          aria-label="Level"
-          value={level}
-          onChange={(value) => setLevel(value as Level)}
-          data={[
-            { value: 'all', label: 'All' },
-            { value: 'error', label: 'Errors' },
-          ]}
-        />
-        {tools}
-        <Switch
-          size="xs"
-          label="Wrap"
-          checked={isWrapped}
-          onChange={(event) => setWrapped(event.currentTarget.checked)}
-        />
-        <Switch
-          size="xs"
-          label="Follow"
-          checked={isFollowing}
-          onChange={(event) => setFollowing(event.currentTarget.checked)}
-        />
-        <span className="dim small" aria-live="off">
-          {shown.length === lines.length
-            ? `${lines.length} ${lines.length === 1 ? 'line' : 'lines'}`
-            : `${shown.length} of ${lines.length} lines`}
-          {dropped > 0 ? `, ${dropped} older ones left out` : ''}
-        </span>
-        <span className="push row" style={{ gap: 6 }}>
-          <Button size="compact-xs" variant="default" onClick={() => setHeld(held === null ? lines : null)}>
-            {held === null ? 'Pause' : `Go on${late > 0 ? ` (${late} new)` : ''}`}
-          </Button>
-          <Button size="compact-xs" variant="default" onClick={() => download(shown, name)}>
-            Download
-          </Button>
-        </span>
-      </div>
+      <Tools
+        {...{ log, search, level, from, set, isWrapped, isFollowing, tools, name }}
+        onWrap={setWrapped}
+        onFollow={setFollowing}
+      />
+      {before}
       <div className="log-box">
-        {shown.length === 0 ? (
-          <div className="nothing">{lines.length === 0 ? empty : 'No line fits.'}</div>
+        {lines.count === 0 ? (
+          <div className="nothing">{lines.total === 0 ? empty : 'No line fits.'}</div>
         ) : (
           <LineList
-            {...{ shown, isWrapped, isFollowing, search, showsFrom, markedLine, onLine }}
+            {...{ lines, version, isWrapped, isFollowing }}
+            search={text}
+            markedLine={rest.markedLine}
+            onLine={rest.onLine}
+            names={log.names}
             onFollow={setFollowing}
           />
         )}

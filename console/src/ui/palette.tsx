@@ -4,6 +4,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from 'react'
 import * as read from '../api/queries.ts'
+import { sectionWords } from './organization-sections.ts'
 import type { Place } from './place.ts'
 import { addressOf } from './shell.tsx'
 
@@ -49,8 +50,8 @@ const pagesOf = ({ organizationId, environmentId }: Place, onHelp: () => void): 
       ]),
   ...(organizationId === undefined
     ? []
-    : ['members', 'roles', 'tokens', 'webhooks', 'clusters', 'audit'].map((section) => ({
-        name: `Organization: ${section}`,
+    : Object.entries(sectionWords).map(([section, word]) => ({
+        name: `Organization: ${word}`,
         kind: 'page',
         to: `/o/${organizationId}/${section}`,
       }))),

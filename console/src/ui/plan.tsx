@@ -3,7 +3,7 @@ import { Button, Modal, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
-import { liveKey } from '../api/queries.ts'
+import * as read from '../api/queries.ts'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
@@ -36,7 +36,7 @@ type Planned = Plan['stages'][number]['services'][number]
 const shown = (value: unknown): string =>
   value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
 
-const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
+export const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
   <>
     <span className="dim">{name}</span>
     <span className="wrap mono">
@@ -133,7 +133,8 @@ const PlanView = ({ plan }: { plan: Plan }) => (
 
 const losing = ({ verb }: Action): boolean => verb === 'delete' || verb === 'uninstall'
 
-const lossOf = ({ verb, target: { kind } }: Action): string => {
+const lossOf = ({ verb, target: { kind, several } }: Action): string => {
+  if (several !== undefined) return 'Their containers and volumes with their data, variables and history are deleted.'
   if (kind === undefined) return 'All its services, their data and their history are deleted.'
   const resources = kind === 'terraform' ? 'The resources that it manages are destroyed.' : null
   if (verb === 'uninstall')
@@ -148,7 +149,9 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
     </div>
     <TextInput
       data-autofocus
-      label={`Type ${action.target.name} to ${action.verb} it`}
+      label={
+        <span className="wrap">{`Type ${action.target.name} to ${action.verb} ${action.target.several === undefined ? 'it' : 'them'}`}</span>
+      }
       value={typed}
       onChange={(event) => onType(event.currentTarget.value)}
       autoComplete="off"
@@ -173,7 +176,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
     onSuccess() {
       const link = { to: `/e/${target.environmentId}/deployments`, text: 'See the deployment' }
       tell(done.replace('{}', target.name), action.verb === 'delete' ? undefined : link)
-      void queries.invalidateQueries({ queryKey: liveKey(target.environmentId) })
+      void queries.invalidateQueries({ queryKey: read.live(target.environmentId).queryKey })
       onClose()
       onDone?.()
     },

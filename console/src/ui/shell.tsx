@@ -4,103 +4,20 @@ import { useHotkeys } from '@mantine/hooks'
 import { useQuery } from '@tanstack/react-query'
 import { Link, Outlet, useNavigate } from '@tanstack/react-router'
 import { lazy, type ReactNode, Suspense, useState } from 'react'
+import { useLiveOrganization } from '../api/live.ts'
 import * as read from '../api/queries.ts'
 import { signOut } from '../api/session.ts'
 import { useIsOffline } from '../api/stream.ts'
 import icon from '../icon.svg'
+import { Crumbs } from './crumbs.tsx'
+import { Deploying } from './deploying.tsx'
 import { Icon } from './icons.tsx'
-import { nameOf, type Place, usePlace } from './place.ts'
+import { nameOf, usePlace } from './place.ts'
+
+export { addressOf } from './crumbs.tsx'
 
 const Palette = lazy(() => import('./palette.tsx').then(({ Palette: component }) => ({ default: component })))
 const Help = lazy(() => import('./help.tsx').then(({ Help: component }) => ({ default: component })))
-
-interface Beside {
-  to: string
-  name: string
-}
-
-const Crumb = ({
-  to,
-  name,
-  beside,
-  what,
-}: {
-  to: string
-  name: string | undefined
-  beside: readonly Beside[]
-  what: string
-}) => (
-  <li>
-    <Link to={to} className="crumb clip">
-      {name ?? '…'}
-    </Link>
-    {beside.length < 2 ? null : (
-      <Menu>
-        <Menu.Target>
-          <button type="button" className="crumb-menu" aria-label={`Other ${what}`}>
-            <Icon name="chevrons" size={14} />
-          </button>
-        </Menu.Target>
-        <Menu.Dropdown mah={360} style={{ overflowY: 'auto' }}>
-          {beside.map((each) => (
-            <Menu.Item key={each.to} component={Link} to={each.to} maw={300}>
-              <span className="clip">{each.name}</span>
-            </Menu.Item>
-          ))}
-        </Menu.Dropdown>
-      </Menu>
-    )}
-  </li>
-)
-
-const OrganizationCrumb = ({ id }: { id: string }) => {
-  const { data = [] } = useQuery(read.organizations())
-  const beside = data.map((each) => ({ to: `/o/${each.id}`, name: each.name }))
-  return <Crumb to={`/o/${id}`} name={data.find((each) => each.id === id)?.name} beside={beside} what="organizations" />
-}
-
-const ProjectCrumb = ({ id, organizationId }: { id: string; organizationId: string }) => {
-  const { data: all = [] } = useQuery(read.projects(organizationId))
-  const { data } = useQuery(read.project(id))
-  const beside = all.map((each) => ({ to: `/p/${each.id}/environments`, name: each.name }))
-  return <Crumb to={`/p/${id}/environments`} name={data?.name} beside={beside} what="projects" />
-}
-
-const EnvironmentCrumb = ({ id, projectId }: { id: string; projectId: string }) => {
-  const { data: all = [] } = useQuery(read.environmentsOf(projectId))
-  const { data } = useQuery(read.environment(id))
-  const beside = all.map((each) => ({ to: `/e/${each.id}/services`, name: each.name }))
-  return <Crumb to={`/e/${id}/services`} name={data?.name} beside={beside} what="environments" />
-}
-
-export const addressOf = ({ kind, id }: { kind: read.Kind; id: string }, section = 'overview'): string =>
-  `/s/${kind}/${id}/${section}`
-
-const ServiceCrumb = ({ id, environmentId }: { id: string; environmentId: string }) => {
-  const { data: all = [] } = useQuery(read.services(environmentId))
-  const found = all.find((each) => each.id === id)
-  const beside = all
-    .filter(({ kind }) => read.fullKinds.includes(kind))
-    .map((each) => ({ to: addressOf(each), name: each.name }))
-  return <Crumb to={found === undefined ? '.' : addressOf(found)} name={found?.name} beside={beside} what="services" />
-}
-
-const Crumbs = ({ organizationId, projectId, environmentId, serviceId }: Place) => (
-  <nav aria-label="Where you are" className="grow">
-    <ol className="crumbs">
-      {organizationId === undefined ? null : <OrganizationCrumb id={organizationId} />}
-      {organizationId === undefined || projectId === undefined ? null : (
-        <ProjectCrumb id={projectId} organizationId={organizationId} />
-      )}
-      {environmentId === undefined || projectId === undefined ? null : (
-        <EnvironmentCrumb id={environmentId} projectId={projectId} />
-      )}
-      {serviceId === undefined || environmentId === undefined ? null : (
-        <ServiceCrumb id={serviceId} environmentId={environmentId} />
-      )}
-    </ol>
-  </nav>
-)
 
 const Account = ({ organizationId, onHelp }: { organizationId: string | undefined; onHelp(): void }) => {
   const { data } = useQuery(read.session())
@@ -154,6 +71,7 @@ const Offline = () => {
 export const Shell = (): ReactNode => {
   const place = usePlace()
   const navigate = useNavigate()
+  useLiveOrganization(place.organizationId)
   const [shown, show] = useState<'palette' | 'help' | null>(null)
   useHotkeys([
     ['mod+K', () => show('palette')],
@@ -173,6 +91,7 @@ export const Shell = (): ReactNode => {
           <img src={icon} alt="" />
         </Link>
         <Crumbs {...place} />
+        {place.organizationId === undefined ? null : <Deploying organizationId={place.organizationId} />}
         <button type="button" className="find" onClick={() => show('palette')}>
           <Icon name="search" size={14} />
           <span>Search</span>

@@ -34,6 +34,10 @@ const show = (toast: Omit<Toast, 'id'>): void => {
 export const tell = (text: string, link?: Toast['link']): void =>
   show({ tone: 'good', text, ...(link === undefined ? {} : { link }) })
 
+/** Something that went on by itself failed; it stays until it is closed. */
+export const tellFailure = (text: string, link: Toast['link']): void =>
+  show({ tone: 'bad', text, ...(link === undefined ? {} : { link }) })
+
 export const tellProblem = (error: unknown): void => {
   const { message, requestId } = toProblem(error)
   show({ tone: 'bad', text: message, ...(requestId === null ? {} : { detail: `Request ${requestId}` }) })

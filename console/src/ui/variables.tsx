@@ -10,6 +10,7 @@ import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { tell, tellProblem } from './toasts.tsx'
+import { VirtualRows } from './virtual-rows.tsx'
 
 type Variable = Schemas['Variable']
 type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
@@ -265,9 +266,9 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
             </th>
           </tr>
         </thead>
-        <tbody>
-          {rows.map((variable) => (
-            <tr key={variable.id}>
+        <VirtualRows rows={rows} keyOf={({ id }) => id} height={45} columns={4}>
+          {(variable, rowPlace) => (
+            <tr {...rowPlace}>
               <td style={{ maxWidth: 340 }}>
                 <code className="wrap strong">{variable.key}</code>
               </td>
@@ -295,8 +296,8 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
                 ) : null}
               </td>
             </tr>
-          ))}
-        </tbody>
+          )}
+        </VirtualRows>
       </table>
     </div>
   )

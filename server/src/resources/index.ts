@@ -25,6 +25,7 @@ import { annotationsGroupOperations } from './organization/annotations-group.ts'
 import { apiTokenOperations } from './organization/api-token.ts'
 import { auditEventOperations } from './organization/audit-event.ts'
 import { billingOperations } from './organization/billing.ts'
+import { organizationChanges } from './organization/changes.ts'
 import { invitationOperations } from './organization/invitation.ts'
 import { labelsGroupOperations } from './organization/labels-group.ts'
 import { organizationLimits } from './organization/limits.ts'
@@ -72,6 +73,7 @@ const variablesOf = ({ definition: { kind, noun } }: Service): Operation[] => {
 export const operations: readonly Operation[] = [
   ...organizationOperations,
   organizationLimits,
+  organizationChanges,
   ...roleOperations,
   ...memberOperations,
   ...invitationOperations,

@@ -10,6 +10,7 @@ export const liveCases: Cases = {
     cluster: (values, { need }) => need(values, 'clusterId'),
   },
   cases: {
+    streamOrganizationChanges: { refused: 400 },
     handleDeploymentStatus: upgrade('project'),
     handleServiceStatus: upgrade('project'),
     handleServiceListPods: upgrade('service'),

@@ -1,12 +1,13 @@
 /** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
-import { LogView } from '../../ui/log-view.tsx'
+import { useLog } from '../../ui/log-store.ts'
+import { type Filters, LogView } from '../../ui/log-view.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { StateMark } from '../../ui/state.tsx'
@@ -34,7 +35,8 @@ const states: Record<Run['state'], { state: string; word?: string }> = {
 }
 
 const RunLog = ({ service, run }: { service: read.Service; run: Run }) => {
-  const [search, setSearch] = useState('')
+  const log = useLog()
+  const [filters, setFilters] = useState<Filters>({ search: '', level: 'all', from: null })
   const lines = useQuery({
     queryKey: [...runsKey(service), run.id],
     queryFn: async () => {
@@ -42,22 +44,30 @@ const RunLog = ({ service, run }: { service: read.Service; run: Run }) => {
       return (await answerOf(client.GET('/job/{jobId}/run/{runId}/log', { params: { path } }))).results
     },
   })
+  const { data } = lines
+  useEffect(() => {
+    if (data === undefined) return
+    // Each reading has all lines again.
+    log.restart()
+    log.add(
+      data.map(({ id, created_at: at, message, pod_name: from }) => ({
+        id,
+        at: Date.parse(at),
+        text: message,
+        isError: false,
+        from,
+      })),
+    )
+  }, [log, data])
   return (
     <Answer of={lines}>
-      {(found) => (
+      {() => (
         <LogView
-          lines={found.map(({ id, created_at: at, message, pod_name: from }) => ({
-            id,
-            at: Date.parse(at),
-            text: message,
-            isError: false,
-            from,
-          }))}
+          log={log}
           name={`run-${run.id}`}
           empty={run.state === 'RUNNING' ? 'It has printed nothing yet.' : 'It printed nothing.'}
-          search={search}
-          onSearch={setSearch}
-          showsFrom={false}
+          {...filters}
+          set={(changes) => setFilters((before) => ({ ...before, ...changes }))}
         />
       )}
     </Answer>

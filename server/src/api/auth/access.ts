@@ -8,7 +8,7 @@ import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Node } from '../../store/tree.ts'
 import { admits, type Operation, type Owner, type Principal, type Scope } from '../operations/operation.ts'
-import { decide, type Grants, type Mode, type Place, type Role, sees } from './permissions.ts'
+import { type Area, decide, type Grants, type Mode, type Place, type Role, sees } from './permissions.ts'
 
 const nearest: Record<string, Scope[]> = {
   owner: ['Admin'],
@@ -161,12 +161,15 @@ export const rightsOf = ({ role, account }: Principal): string => {
 export const sharesAnswers = (principal: Principal): string =>
   principal.account === null ? `${rightsOf(principal)} ${[...principal.scopes].sort()}` : principal.account.id
 
-/** Whether the caller may read a service's data at a place, in an operation that is about something else. */
-export const mayReadAt = ({ role, account }: Principal, place: Place): boolean => {
+/** Whether the caller may read what is at a place, in an operation that is about something else. */
+export const mayReadIn = ({ role, account }: Principal, area: Area, place: Place): boolean => {
   if (role === null) return account === null
-  const asked = { method: 'GET', scope: 'Read', area: 'projects', owner: { param: 'serviceId' } } as const
+  const asked = { method: 'GET', scope: 'Read', area, owner: { param: 'id' } } as const
   return decide(role, asked, place) === 'allowed'
 }
+
+/** The same for a service's data. */
+export const mayReadAt = (principal: Principal, place: Place): boolean => mayReadIn(principal, 'projects', place)
 
 /** The first that a record has says where it is: what uses something may do so for a whole project. */
 const placeNames = ['id', 'environment_id', 'project_id', 'cluster_id']

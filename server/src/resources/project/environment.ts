@@ -15,6 +15,7 @@ import {
   Uuid,
 } from '../../api/operations/schema.ts'
 import { environmentActions } from '../../environments/actions.ts'
+import { listActiveDeployments } from '../../environments/active.ts'
 import { deploymentLogOperations } from '../../environments/deployment-log.ts'
 import { deploymentStageOperations } from '../../environments/deployment-stages.ts'
 import { environmentHistories } from '../../environments/history.ts'
@@ -162,6 +163,7 @@ export const environmentOperations: Operation[] = [
   ...environmentStatusOperations,
   ...environmentHistories,
   ...queueOperations,
+  listActiveDeployments,
   ...deploymentLogOperations,
   ...liveStatusOperations,
   ...runningStatusOperations,

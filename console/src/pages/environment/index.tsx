@@ -1,0 +1,131 @@
+/** An environment: its services by stage, live; its deployments, stages, previews, variables and settings. */
+import { Button } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams } from '@tanstack/react-router'
+import { type ReactNode, useState } from 'react'
+import { Problem, type Schemas } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
+import { Actions } from '../../ui/actions.tsx'
+import { Icon } from '../../ui/icons.tsx'
+import { Answer, Failure, Waiting } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { Freshness, isBusy, StateMark } from '../../ui/state.tsx'
+import { Tabs } from '../../ui/tabs.tsx'
+import { Variables } from '../../ui/variables.tsx'
+import { modeWords } from '../overview.tsx'
+import { Clone } from './clone.tsx'
+import { Deployments } from './deployments.tsx'
+import { Previews } from './previews.tsx'
+import { Services } from './services.tsx'
+import { Settings } from './settings.tsx'
+import { Stages } from './stages.tsx'
+
+const sections = {
+  services: 'Services',
+  deployments: 'Deployments',
+  stages: 'Stages',
+  previews: 'Pushes and previews',
+  variables: 'Variables',
+  settings: 'Settings',
+}
+
+/** Why the last deployment failed stands before everything else. */
+const LastFailure = ({ live, environmentId }: { live: read.LiveStatuses; environmentId: string }) => {
+  const failed = [...read.statusesIn(live).values()].find(({ error }) => error !== undefined)
+  const problem = live.environment.error ?? failed?.error
+  if (problem === undefined) return null
+  return (
+    <div className="note bad" role="status" style={{ marginBottom: 16 }}>
+      <strong>Something needs attention.</strong> <span className="wrap">{problem.message}</span>{' '}
+      {failed?.execution_id === undefined ? null : (
+        <Link
+          to="/e/$environmentId/deployments/$executionId"
+          params={{ environmentId, executionId: failed.execution_id }}
+        >
+          See the deployment
+        </Link>
+      )}
+    </div>
+  )
+}
+
+interface ShownProps {
+  environment: Schemas['Environment']
+  live: read.LiveStatuses | undefined
+}
+
+const CloneButton = ({ environment }: { environment: Schemas['Environment'] }) => {
+  const may = useMay()
+  const [isAsked, setAsked] = useState(false)
+  if (!may('write')) return null
+  return (
+    <>
+      <Button variant="default" leftSection={<Icon name="copy" size={14} />} onClick={() => setAsked(true)}>
+        Clone
+      </Button>
+      {isAsked ? <Clone environment={environment} onClose={() => setAsked(false)} /> : null}
+    </>
+  )
+}
+
+const Head = ({ environment, live }: ShownProps) => {
+  const { id, name, mode, cluster_name: cluster, project } = environment
+  const navigate = useNavigate()
+  return (
+    <div className="head">
+      <div className="grow stack tight">
+        <h1>{name}</h1>
+        <div className="row wraps">
+          {live === undefined ? null : <StateMark state={live.environment.state} />}
+          <Freshness status={live?.environment.deployment_status ?? ''} />
+          <span className="chip">{modeWords[mode]}</span>
+          <span className="dim small wrap">on {cluster}</span>
+        </div>
+      </div>
+      <div className="row wraps">
+        <CloneButton environment={environment} />
+        <Actions
+          target={{ id, name, environmentId: id }}
+          isBusy={live !== undefined && isBusy(live.environment.state)}
+          isStale={live?.environment.deployment_status !== 'UP_TO_DATE'}
+          onDeleted={() =>
+            void navigate({
+              to: '/p/$projectId/$section',
+              params: { projectId: project.id, section: 'environments' },
+            })
+          }
+        />
+      </div>
+    </div>
+  )
+}
+
+const pages: Record<keyof typeof sections, (shown: ShownProps) => ReactNode> = {
+  services: ({ environment, live }) =>
+    live === undefined ? <Waiting /> : <Services environmentId={environment.id} live={live} />,
+  deployments: ({ environment: { id, name } }) => <Deployments environmentId={id} name={name} />,
+  stages: ({ environment: { id } }) => <Stages environmentId={id} />,
+  previews: ({ environment: { id, organization } }) => <Previews environmentId={id} organizationId={organization.id} />,
+  variables: ({ environment: { id } }) => <Variables scope="ENVIRONMENT" parentId={id} />,
+  settings: ({ environment }) => <Settings environment={environment} />,
+}
+
+export const Environment = () => {
+  const { environmentId, section } = useParams({ from: '/frame/e/$environmentId/$section' })
+  const environment = useQuery(read.environment(environmentId))
+  const live = read.useLiveEnvironment(environment.data === undefined ? null : environmentId)
+  read.useTitle(environment.data?.name)
+  if (!Object.hasOwn(sections, section)) return <Failure error={new Problem(404, {})} />
+  return (
+    <Answer of={environment}>
+      {(found) => (
+        <>
+          <Head environment={found} live={live} />
+          {live === undefined ? null : <LastFailure live={live} environmentId={environmentId} />}
+          <Tabs base={`/e/${environmentId}`} at={section} sections={sections} label="Of this environment" />
+          {pages[section as keyof typeof sections]({ environment: found, live })}
+        </>
+      )}
+    </Answer>
+  )
+}

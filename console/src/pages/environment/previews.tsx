@@ -1,0 +1,244 @@
+/** What pushes and pull requests do to an environment: its push hooks at work, and the previews with why they wait. */
+import { Button } from '@mantine/core'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { answerOf, client, type Schemas } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { Rows } from '../../ui/rows.tsx'
+import { Time } from '../../ui/time.tsx'
+import { tell, tellProblem } from '../../ui/toasts.tsx'
+
+type Preview = Schemas['Preview']
+
+const stateWords: Record<Preview['state'], [string, string]> = {
+  WAITING: ['Waits', 'warn'],
+  ACTIVE: ['Active', 'good'],
+  REMOVING: ['Is being removed', ''],
+  EXPIRED: ['Its time is over', ''],
+  REFUSED: ['Refused', 'bad'],
+}
+
+const hookWords: Record<string, [string, string]> = {
+  ACTIVE: ['reports pushes', 'good'],
+  NOT_CONFIGURED: ['no webhook: asked every minute', ''],
+  MISCONFIGURED: ['the webhook is wrong', 'bad'],
+  UNABLE_TO_VERIFY: ['not known', 'warn'],
+}
+
+const Sync = ({ id, name }: { id: string; name: string }) => {
+  const queries = useQueryClient()
+  const syncing = useMutation({
+    mutationFn: () =>
+      answerOf(client.POST('/service/{serviceId}/gitWebhook/sync', { params: { path: { serviceId: id } } })),
+    onSuccess() {
+      tell(`The webhook of ${name} is entered at its git host.`)
+      void queries.invalidateQueries({ queryKey: ['push state', id] })
+    },
+    onError: tellProblem,
+  })
+  return (
+    <Button size="compact-sm" variant="default" loading={syncing.isPending} onClick={() => syncing.mutate()}>
+      Enter the webhook<span className="hidden-text"> of {name}</span>
+    </Button>
+  )
+}
+
+const outcomeWords: Record<string, string> = {
+  DEPLOYED: 'was deployed',
+  SKIPPED: 'was skipped',
+  REFUSED: 'was refused',
+  WAITING: 'waits',
+}
+
+const PushRow = ({ service: { id, name } }: { service: read.Service }) => {
+  const may = useMay()
+  const { data, error } = useQuery({
+    queryKey: ['push state', id],
+    queryFn: () =>
+      answerOf(client.GET('/service/{serviceId}/gitWebhookStatus', { params: { path: { serviceId: id } } })),
+  })
+  const [word, tone] = hookWords[data?.status ?? ''] ?? ['…', '']
+  const last = data?.last_push ?? null
+  return (
+    <tr>
+      <td className="wrap strong">{name}</td>
+      <td>
+        {error === null ? (
+          <span className={`chip ${tone}`}>{word}</span>
+        ) : (
+          <span className="wrap">{error.message}</span>
+        )}
+        {data?.look_error == null ? null : <p className="small bad-text wrap">{data.look_error}</p>}
+        {(data?.missing_events ?? []).length === 0 ? null : (
+          <p className="small wrap">The webhook lacks the events {data?.missing_events.join(', ')}.</p>
+        )}
+      </td>
+      <td className="optional wrap">
+        {last === null ? (
+          <span className="dim">no new commit yet</span>
+        ) : (
+          <>
+            <code>{last.commit_id.slice(0, 7)}</code> {outcomeWords[last.outcome] ?? last.outcome},{' '}
+            <Time at={last.at} />
+            {last.reason === null ? null : <p className="dim small wrap">{last.reason}</p>}
+          </>
+        )}
+      </td>
+      <td className="tight">{may('write') ? <Sync id={id} name={name} /> : null}</td>
+    </tr>
+  )
+}
+
+const hasRepository = ({ raw }: read.Service): boolean =>
+  typeof raw.git_repository === 'object' && raw.git_repository !== null
+
+const Pushes = ({ environmentId, organizationId }: { environmentId: string; organizationId: string }) => {
+  const services = useQuery(read.services(environmentId))
+  return (
+    <section className="stack">
+      <div className="row wraps">
+        <h2 className="grow">Pushes</h2>
+        <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'pushes' }}>
+          Push hooks of the organization
+        </Link>
+      </div>
+      <Answer of={services}>
+        {(all) => {
+          const found = all.filter(hasRepository)
+          if (found.length === 0) return <Empty title="No service is built from a repository" />
+          return (
+            <div className="card scroll">
+              <table className="list">
+                <thead>
+                  <tr>
+                    <th>Service</th>
+                    <th>The git host</th>
+                    <th className="optional">The last push</th>
+                    <th className="tight">
+                      <span className="hidden-text">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {found.map((service) => (
+                    <PushRow key={service.id} service={service} />
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }}
+      </Answer>
+    </section>
+  )
+}
+
+const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview }) => {
+  const words = `#${request.number} ${request.title}`
+  const isAddress = /^https?:\/\//.test(request.url)
+  return (
+    <>
+      {isAddress ? (
+        <a href={request.url} target="_blank" rel="noreferrer" className="wrap">
+          {words}
+        </a>
+      ) : (
+        <span className="wrap">{words}</span>
+      )}
+      <p className="dim small wrap">{request.branch}</p>
+    </>
+  )
+}
+
+const usePreviews = (environmentId: string) =>
+  useQuery({
+    queryKey: ['previews', environmentId],
+    queryFn: () =>
+      answerOf(client.GET('/environment/{environmentId}/preview', { params: { path: { environmentId } } })),
+  })
+
+const Limit = ({ organizationId }: { organizationId: string }) => {
+  const { data } = useQuery({
+    queryKey: ['limits', organizationId],
+    queryFn: async () => {
+      const asked = client.GET('/organization/{organizationId}/limits', { params: { path: { organizationId } } })
+      return (await answerOf(asked)).results.map((each) => ({ ...each, id: each.name }))
+    },
+  })
+  const limit = data?.find(({ name }) => name === 'PREVIEWS_PER_PROJECT')?.limit
+  return limit == null ? null : <span className="dim small">At most {limit} in a project at once; others wait.</span>
+}
+
+const PullRequests = ({ environmentId, organizationId }: { environmentId: string; organizationId: string }) => {
+  const previews = usePreviews(environmentId)
+  const problems = previews.data?.problems ?? []
+  return (
+    <section className="stack">
+      <div className="row wraps">
+        <h2 className="grow">Previews of pull requests</h2>
+        <Limit organizationId={organizationId} />
+      </div>
+      {problems.length === 0 ? null : (
+        <div className="note warn" role="status">
+          <strong>Not all requests are seen.</strong>
+          {problems.map((each) => (
+            <p key={each} className="wrap">
+              {each}
+            </p>
+          ))}
+        </div>
+      )}
+      <Rows<Preview>
+        of={{ data: previews.data?.results, error: previews.error, refetch: previews.refetch } as never}
+        empty={
+          <Empty title="No previews">
+            <p>
+              With previews switched on in the settings, each open pull request to a branch of a service here gets a
+              clone of this environment.
+            </p>
+          </Empty>
+        }
+        columns={[
+          { title: 'Pull request', show: (row) => <PullRequest preview={row} /> },
+          {
+            title: 'State',
+            show: ({ state, reason }) => (
+              <>
+                <span className={`chip ${stateWords[state][1]}`}>{stateWords[state][0]}</span>
+                {reason === null ? null : <p className="small wrap">{reason}</p>}
+              </>
+            ),
+          },
+          {
+            title: 'Environment',
+            isTight: true,
+            show: ({ environment_id: id }) =>
+              id === null ? (
+                <span className="dim">–</span>
+              ) : (
+                <Link to="/e/$environmentId/$section" params={{ environmentId: id, section: 'services' }}>
+                  Open
+                </Link>
+              ),
+          },
+          {
+            title: 'Commit',
+            isTight: true,
+            isOptional: true,
+            show: ({ git_commit_id: id }) => <code>{id?.slice(0, 7) ?? '–'}</code>,
+          },
+          { title: 'Ends', isTight: true, isOptional: true, show: ({ expires_at: at }) => <Time at={at} /> },
+        ]}
+      />
+    </section>
+  )
+}
+
+export const Previews = (props: { environmentId: string; organizationId: string }) => (
+  <div className="stack wide">
+    <Pushes {...props} />
+    <PullRequests {...props} />
+  </div>
+)

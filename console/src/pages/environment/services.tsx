@@ -1,0 +1,269 @@
+/** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
+import { Button, Checkbox, TextInput } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useSearch } from '@tanstack/react-router'
+import { type ReactNode, useCallback, useState } from 'react'
+import { verbsOfSeveral } from '../../api/actions.ts'
+import * as read from '../../api/queries.ts'
+import { Icon } from '../../ui/icons.tsx'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
+import { addressOf } from '../../ui/shell.tsx'
+import { stageName } from '../../ui/stage-name.ts'
+import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
+import { Time } from '../../ui/time.tsx'
+import { type RowPlace, VirtualRows } from '../../ui/virtual-rows.tsx'
+import { BulkBar } from './bulk-bar.tsx'
+import { kindWords } from './kind-words.ts'
+
+interface RowProps {
+  service: read.Service
+  status: read.ServiceStatus | undefined
+  address: string | undefined
+}
+
+interface Choice {
+  /** Absent for those who may do nothing with several. */
+  chosen: ReadonlySet<string> | null
+  choose(ids: readonly string[], isChosen: boolean): void
+}
+
+/** Whether anything can be done to several of this kind. */
+const isChoosable = ({ kind }: read.Service): boolean => verbsOfSeveral.deploy?.includes(kind) === true
+
+const Address = ({ address }: { address: string | undefined }) =>
+  address === undefined ? (
+    <span className="dim">–</span>
+  ) : (
+    <a href={address} target="_blank" rel="noreferrer" className="clip" style={{ display: 'block' }}>
+      {address.replace(/^https?:\/\//, '')}
+    </a>
+  )
+
+interface ServiceRowProps extends RowProps {
+  isChosen: boolean | null
+  choose: Choice['choose']
+  place: RowPlace
+}
+
+const ServiceRow = ({ service, status, address, isChosen, choose, place }: ServiceRowProps) => {
+  const shown = status === undefined ? { state: 'READY' } : shownState(status)
+  return (
+    <tr {...place} aria-selected={isChosen ?? undefined}>
+      {isChosen === null ? null : (
+        <td className="check">
+          {isChoosable(service) ? (
+            <Checkbox
+              size="xs"
+              aria-label={`Choose ${service.name}`}
+              checked={isChosen}
+              onChange={(event) => choose([service.id], event.currentTarget.checked)}
+            />
+          ) : null}
+        </td>
+      )}
+      <td>
+        {read.fullKinds.includes(service.kind) ? (
+          <Link to={addressOf(service)} className="main wrap">
+            {service.name}
+          </Link>
+        ) : (
+          <span className="strong wrap">{service.name}</span>
+        )}
+        {status?.error === undefined ? null : (
+          <p className="small wrap bad-text" style={{ maxWidth: 520 }}>
+            {status.error.message}
+          </p>
+        )}
+      </td>
+      <td className="of-state">
+        <span className="row" style={{ gap: 8 }}>
+          <StateMark {...shown} />
+          <Freshness status={status?.service_deployment_status ?? ''} />
+        </span>
+      </td>
+      <td className="dim optional">{kindWords[service.kind]}</td>
+      <td className="optional" style={{ maxWidth: 230 }}>
+        <span className="mono clip" style={{ display: 'block' }} title={service.version ?? undefined}>
+          {service.version ?? '–'}
+        </span>
+      </td>
+      <td className="optional" style={{ maxWidth: 260 }}>
+        <Address address={address} />
+      </td>
+      <td className="optional">
+        <Time at={status?.last_deployment_date} />
+      </td>
+    </tr>
+  )
+}
+
+interface TableProps extends Choice {
+  stage: string | null
+  rows: readonly RowProps[]
+}
+
+const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
+  const ids = rows.filter(({ service }) => isChoosable(service)).map(({ service }) => service.id)
+  const count = chosen === null ? 0 : ids.filter((id) => chosen.has(id)).length
+  return (
+    <section className="card">
+      {stage === null ? null : (
+        <header>
+          <h2 className="wrap">{stage}</h2>
+        </header>
+      )}
+      <div className="scroll">
+        <table className="list services">
+          <thead>
+            <tr>
+              {chosen === null ? null : (
+                <th className="check">
+                  <Checkbox
+                    size="xs"
+                    aria-label={`Choose all${stage === null ? '' : ` of ${stage}`}`}
+                    checked={count > 0 && count === ids.length}
+                    indeterminate={count > 0 && count < ids.length}
+                    onChange={(event) => choose(ids, event.currentTarget.checked)}
+                  />
+                </th>
+              )}
+              <th>Service</th>
+              <th className="of-state">State</th>
+              <th className="of-kind optional">Kind</th>
+              <th className="of-version optional">Version</th>
+              <th className="of-address optional">Address</th>
+              <th className="of-time optional">Deployed</th>
+            </tr>
+          </thead>
+          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={chosen === null ? 6 : 7}>
+            {(row, place) => (
+              <ServiceRow
+                {...row}
+                place={place}
+                isChosen={chosen === null ? null : chosen.has(row.service.id)}
+                choose={choose}
+              />
+            )}
+          </VirtualRows>
+        </table>
+      </div>
+    </section>
+  )
+}
+
+interface Group {
+  id: string
+  name: string
+  rows: RowProps[]
+}
+
+/** Those of each stage, and those that are in none yet. */
+const groupsOf = (live: read.LiveStatuses, fitting: readonly read.Service[], links: ReadonlyMap<string, string>) => {
+  const statuses = read.statusesIn(live)
+  const rowOf = (service: read.Service): RowProps => ({
+    service,
+    status: statuses.get(service.id),
+    address: links.get(service.id),
+  })
+  const byId = new Map(fitting.map((each) => [each.id, each]))
+  const placed: Group[] = read
+    .stagesOf(live)
+    .map(({ id, name, statuses: mine }) => ({
+      id,
+      name,
+      rows: mine.flatMap((each) => byId.get(each.id) ?? []).map(rowOf),
+    }))
+    .filter(({ rows }) => rows.length > 0)
+  const known = new Set(placed.flatMap(({ rows }) => rows.map(({ service }) => service.id)))
+  const others = fitting.filter(({ id }) => !known.has(id)).map(rowOf)
+  return { placed, others }
+}
+
+const Found = ({
+  all,
+  live,
+  environmentId,
+  create,
+}: {
+  all: readonly read.Service[]
+  live: read.LiveStatuses
+  environmentId: string
+  create: ReactNode
+}) => {
+  const { q = '' } = useSearch({ from: '/frame/e/$environmentId/$section' })
+  const navigate = useNavigate()
+  const may = useMay()
+  const { data: links = [] } = useQuery(read.links(environmentId))
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const choose = useCallback(
+    (ids: readonly string[], isChosen: boolean): void =>
+      setChosen((before) => {
+        const after = new Set(before)
+        for (const id of ids) {
+          if (isChosen) after.add(id)
+          else after.delete(id)
+        }
+        return after
+      }),
+    [],
+  )
+  const addresses = new Map(links.toReversed().map(({ service_id, url }) => [service_id, url]))
+  const fitting = all.filter(({ name, kind }) => `${name} ${kind}`.toLowerCase().includes(q.toLowerCase()))
+  const { placed, others } = groupsOf(live, fitting, addresses)
+  const choice: Choice = { chosen: may('deploy') || may('delete') ? chosen : null, choose }
+  return (
+    <div className="stack">
+      <div className="row wraps">
+        <TextInput
+          aria-label="Filter services"
+          placeholder="Filter"
+          leftSection={<Icon name="search" size={14} />}
+          value={q}
+          onChange={(event) =>
+            void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })
+          }
+        />
+        <span className="push">{create}</span>
+      </div>
+      <BulkBar
+        environmentId={environmentId}
+        members={all.filter(({ id }) => chosen.has(id))}
+        onDone={() => setChosen(new Set())}
+      />
+      {placed.map(({ id, name, rows }) => (
+        <ServiceTable key={id} stage={placed.length > 1 ? stageName(name) : null} rows={rows} {...choice} />
+      ))}
+      {others.length === 0 ? null : <ServiceTable stage={null} rows={others} {...choice} />}
+      {fitting.length === 0 ? <Empty title="No service fits" /> : null}
+    </div>
+  )
+}
+
+export const Services = ({ environmentId, live }: { environmentId: string; live: read.LiveStatuses }) => {
+  const may = useMay()
+  const services = useQuery(read.services(environmentId))
+  const create = may('write') ? (
+    <Button
+      component={Link}
+      to={`/e/${environmentId}/new/image`}
+      variant="default"
+      leftSection={<Icon name="plus" size={14} />}
+    >
+      New service
+    </Button>
+  ) : null
+  return (
+    <Answer of={services}>
+      {(all) =>
+        all.length === 0 ? (
+          <Empty title="No services yet" actions={create}>
+            <p>Run an image, build a git repository, or start a database.</p>
+          </Empty>
+        ) : (
+          <Found all={all} live={live} environmentId={environmentId} create={create} />
+        )
+      }
+    </Answer>
+  )
+}

@@ -1,0 +1,275 @@
+/** What was done, by whom, and what changed; filters are in the address. */
+import { Button, Select, TextInput } from '@mantine/core'
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useNavigate, useSearch } from '@tanstack/react-router'
+import { useState } from 'react'
+import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { Answer, Empty } from '../../ui/notices.tsx'
+import { Time } from '../../ui/time.tsx'
+import type { Props } from './list.ts'
+
+type Event = Schemas['OrganizationEvent']
+type Change = Record<string, unknown>
+
+const lower = (word: string): string => word.toLowerCase().replaceAll('_', ' ')
+
+const parse = (text: string): Change => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Change) : {}
+  } catch {
+    return {}
+  }
+}
+
+const shown = (value: unknown): string =>
+  value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value)
+
+const fetchPage = async (organizationId: string, query: Record<string, string | number>) =>
+  answerOf(
+    client.GET('/organization/{organizationId}/events', {
+      params: { path: { organizationId }, query: query as never },
+    }),
+  )
+
+/**
+ * The events of one thing before this one: what they wrote last is what a field was before. The log keeps what was
+ * written, so that a field that nobody had written has no value before.
+ */
+const usePrevious = (organizationId: string, event: Event) =>
+  useQuery({
+    queryKey: ['audit of', event.id],
+    queryFn: async () => {
+      const { events } = await fetchPage(organizationId, {
+        targetId: event.target_id ?? '',
+        toTimestamp: event.timestamp,
+        pageSize: 100,
+        ...(event.sub_target_type === null ? {} : { subTargetType: event.sub_target_type }),
+      })
+      const earlier = events.filter(({ id, sub_target_type: sub }) => id !== event.id && sub === event.sub_target_type)
+      return Object.assign({}, ...earlier.toReversed().map(({ change }) => parse(change))) as Change
+    },
+    enabled: event.event_type === 'UPDATE' && event.target_id !== null,
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+
+const Diff = ({ organizationId, event }: Props & { event: Event }) => {
+  const { data: before } = usePrevious(organizationId, event)
+  const fields = Object.entries(parse(event.change)).filter(
+    ([field, value]) => before?.[field] === undefined || shown(before[field]) !== shown(value),
+  )
+  return (
+    <div className="stack tight">
+      {fields.length === 0 ? <p className="dim small">No fields were written.</p> : null}
+      <div className="diff">
+        {fields.map(([field, value]) => (
+          <div key={field} style={{ display: 'contents' }}>
+            <span className="dim">{lower(field)}</span>
+            <span className="wrap mono">
+              {before?.[field] === undefined ? null : (
+                <>
+                  <del className="from">{shown(before[field]).slice(0, 2000)}</del> <span aria-hidden="true">→</span>
+                  <span className="hidden-text">becomes</span>{' '}
+                </>
+              )}
+              <ins className="to" style={{ textDecoration: 'none' }}>
+                {shown(value).slice(0, 2000)}
+              </ins>
+            </span>
+          </div>
+        ))}
+      </div>
+      {event.user_agent === null ? null : <p className="dim small wrap">With {event.user_agent}</p>}
+    </div>
+  )
+}
+
+const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
+  const [isOpen, open] = useState(false)
+  const { project_name: project, environment_name: environment } = event
+  return (
+    <>
+      <tr>
+        <td className="tight">
+          <Time at={event.timestamp} />
+        </td>
+        <td className="wrap">
+          {lower(`${event.event_type} ${event.sub_target_type ?? event.target_type}`)}{' '}
+          <span className="strong wrap">{event.target_name}</span>
+        </td>
+        <td className="optional dim wrap">{[project, environment].filter(Boolean).join(' / ')}</td>
+        <td className="optional dim wrap">{`${event.triggered_by}, ${lower(event.origin)}`}</td>
+        <td className="tight">
+          {event.change === '' ? null : (
+            <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>
+              Change
+            </Button>
+          )}
+        </td>
+      </tr>
+      {isOpen ? (
+        <tr>
+          <td colSpan={5}>
+            <Diff organizationId={organizationId} event={event} />
+          </td>
+        </tr>
+      ) : null}
+    </>
+  )
+}
+
+const options = (words: readonly string[]) => words.map((value) => ({ value, label: lower(value) }))
+const types = options([
+  'CREATE',
+  'UPDATE',
+  'DELETE',
+  'CLONE',
+  'ACCEPT',
+  'TRIGGER_DEPLOY',
+  'TRIGGER_STOP',
+  'TRIGGER_RESTART',
+  'TRIGGER_DELETE',
+  'TRIGGER_CANCEL',
+  'DEPLOYED',
+  'DEPLOY_FAILED',
+  'STOPPED',
+  'DELETED',
+])
+const targets = options([
+  'PROJECT',
+  'ENVIRONMENT',
+  'APPLICATION',
+  'CONTAINER',
+  'DATABASE',
+  'JOB',
+  'HELM',
+  'TERRAFORM',
+  'CLUSTER',
+  'CONTAINER_REGISTRY',
+  'HELM_REPOSITORY',
+  'MEMBERS_AND_ROLES',
+  'ORGANIZATION',
+  'WEBHOOK',
+])
+const origins = options(['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'TERRAFORM_PROVIDER'])
+
+const useFilters = () => {
+  const search = useSearch({ from: '/frame/o/$organizationId/$section' })
+  const navigate = useNavigate()
+  const set = (change: Partial<typeof search>): void =>
+    void navigate({ to: '.', search: { ...search, ...change }, replace: true })
+  return { search, set }
+}
+
+/** A date of the viewer's zone as the moment when it begins, or ends. */
+const momentOf = (day: string | undefined, isEnd: boolean): string | undefined => {
+  const moment = day === undefined ? Number.NaN : Date.parse(`${day}T${isEnd ? '23:59:59.999' : '00:00:00'}`)
+  return Number.isNaN(moment) ? undefined : new Date(moment).toISOString()
+}
+
+const Filters = () => {
+  const { search, set } = useFilters()
+  const choice = (name: 'event' | 'target' | 'origin', label: string, data: { value: string; label: string }[]) => (
+    <Select
+      aria-label={label}
+      placeholder={label}
+      clearable
+      clearButtonProps={{ 'aria-label': `Clear ${label}` }}
+      searchable
+      w={170}
+      data={data}
+      value={search[name] ?? null}
+      onChange={(value) => set({ [name]: value ?? undefined })}
+    />
+  )
+  const day = (name: 'from' | 'until', label: string) => (
+    <TextInput
+      type="date"
+      aria-label={label}
+      value={search[name] ?? ''}
+      onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
+    />
+  )
+  return (
+    <div className="row wraps">
+      {choice('event', 'Any action', types)}
+      {choice('target', 'Any thing', targets)}
+      {choice('origin', 'From anywhere', origins)}
+      <TextInput
+        aria-label="By whom"
+        placeholder="By whom, exactly"
+        w={170}
+        value={search.by ?? ''}
+        onChange={(event) => set({ by: event.currentTarget.value || undefined })}
+      />
+      {day('from', 'From this day')}
+      {day('until', 'Until this day')}
+    </div>
+  )
+}
+
+export const Audit = ({ organizationId }: Props) => {
+  const { search } = useFilters()
+  const query = {
+    pageSize: 50,
+    ...(search.event === undefined ? {} : { eventType: search.event }),
+    ...(search.target === undefined ? {} : { targetType: search.target }),
+    ...(search.origin === undefined ? {} : { origin: search.origin }),
+    ...(search.by === undefined ? {} : { triggeredBy: search.by }),
+    ...Object.fromEntries(
+      [
+        ['fromTimestamp', momentOf(search.from, false)],
+        ['toTimestamp', momentOf(search.until, true)],
+      ].flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+    ),
+  }
+  const events = useInfiniteQuery({
+    queryKey: ['audit', organizationId, query],
+    initialPageParam: '',
+    queryFn: ({ pageParam }) =>
+      fetchPage(organizationId, { ...query, ...(pageParam === '' ? {} : { continueToken: pageParam }) }),
+    getNextPageParam: ({ links }) =>
+      links.next === undefined ? null : new URL(links.next, location.origin).searchParams.get('continueToken'),
+  })
+  return (
+    <div className="stack">
+      <Filters />
+      <Answer of={events}>
+        {({ pages }) => {
+          const rows = pages.flatMap((page) => page.events)
+          if (rows.length === 0)
+            return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
+          return (
+            <div className="card scroll">
+              <table className="list">
+                <thead>
+                  <tr>
+                    <th className="tight">When</th>
+                    <th>What</th>
+                    <th className="optional">Where</th>
+                    <th className="optional">By</th>
+                    <th className="tight">
+                      <span className="hidden-text">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {rows.map((event) => (
+                    <EventRow key={event.id} organizationId={organizationId} event={event} />
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }}
+      </Answer>
+      {events.hasNextPage ? (
+        <div>
+          <Button variant="default" loading={events.isFetchingNextPage} onClick={() => void events.fetchNextPage()}>
+            Show earlier ones
+          </Button>
+        </div>
+      ) : null}
+    </div>
+  )
+}

@@ -1,0 +1,14 @@
+/** How lists of an organization are read. */
+import { useQuery } from '@tanstack/react-query'
+
+export interface Props {
+  organizationId: string
+}
+
+export const useOrganizationList = <Row>(
+  name: string,
+  organizationId: string,
+  ask: () => Promise<{ results: Row[] }>,
+) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results })
+
+export const pathOf = (organizationId: string) => ({ params: { path: { organizationId } } })

@@ -1,0 +1,177 @@
+/**
+ * The log of a page: lines that arrive are shown together, a few times a second, however fast they come. It can be held:
+ * then what is shown stays as it is, and what arrives is counted. Whoever reads further up holds it once lines would be
+ * pushed out from under them.
+ */
+import { useEffect, useState, useSyncExternalStore } from 'react'
+import { createLineList, everything, type Filter, type Line, type LineList, type Lines } from './log-lines.ts'
+
+const gatherMs = 90
+/** Of each look through the lines; in between, the page does what it is asked. */
+const lookMs = 6
+const mostWaiting = 100_000
+
+export interface LogStore {
+  add(lines: readonly Line[]): void
+  /** What arrives next comes in place of what is there. */
+  restart(): void
+  /** After a connection was lost: lines that are there already may come again. */
+  resume(): void
+  filter(wanted: Filter): void
+  hold(): void
+  release(): void
+  /** While the reader is further up: then nothing is pushed out of what is shown. */
+  pin(isPinned: boolean): void
+  /** Holds, with those of these lines before the others that are not there yet: answers how many. */
+  prepend(lines: readonly Line[]): number
+  /** Holds these lines instead. */
+  show(lines: readonly Line[]): void
+  subscribe(listener: () => void): () => void
+  /** Another number after each change. */
+  version(): number
+  lines(): Lines
+  oldest(): Line | undefined
+  readonly isHeld: boolean
+  /** Arrived since it was held. */
+  readonly late: number
+  /** Names of instances, by when they first wrote. */
+  readonly names: readonly string[]
+  close(): void
+}
+
+const mostNames = 500
+
+export const createLogStore = (): LogStore => {
+  const listeners = new Set<() => void>()
+  let live = createLineList()
+  let held: LineList | null = null
+  let wanted = everything
+  let waiting: Line[] = []
+  let known: Set<string> | null = null
+  let names: string[] = []
+  let isFresh = false
+  let isPinned = false
+  let late = 0
+  let version = 0
+  let gathering: ReturnType<typeof setTimeout> | undefined
+  let looking: ReturnType<typeof setTimeout> | undefined
+
+  const told = (): void => {
+    version += 1
+    for (const listener of listeners) listener()
+  }
+  const look = (): void => {
+    looking = undefined
+    const isDone = [live, ...(held === null ? [] : [held])].every((each) => each.look(lookMs))
+    told()
+    if (!isDone) looking = setTimeout(look)
+  }
+  const lookSoon = (): void => {
+    if (looking === undefined) look()
+  }
+  const learn = (lines: readonly Line[]): void => {
+    const last = new Set(names)
+    for (const { from } of lines) if (last.size < mostNames) last.add(from)
+    if (last.size > names.length) names = [...last]
+  }
+  const hold = (list: LineList): void => {
+    held = list
+    lookSoon()
+  }
+  const flush = (): void => {
+    gathering = undefined
+    const added = waiting
+    waiting = []
+    if (isFresh) {
+      isFresh = false
+      live = createLineList(undefined, wanted)
+    }
+    learn(added)
+    if (held === null && isPinned && live.isFullWith(added)) held = live.copy()
+    if (held !== null) late += added.length
+    live.push(added)
+    lookSoon()
+  }
+  return {
+    add(lines) {
+      const skipped = known
+      const fresh = skipped === null ? lines : lines.filter(({ id }) => !skipped.has(id))
+      for (const line of fresh) waiting.push(line)
+      if (waiting.length > mostWaiting) waiting = waiting.slice(-mostWaiting / 2)
+      if (waiting.length > 0) gathering ??= setTimeout(flush, gatherMs)
+    },
+    restart() {
+      waiting = []
+      known = null
+      isFresh = true
+    },
+    resume() {
+      known = live.ids()
+      for (const { id } of waiting) known.add(id)
+    },
+    filter(next) {
+      wanted = next
+      live.filter(next)
+      held?.filter(next)
+      lookSoon()
+    },
+    hold() {
+      late = 0
+      hold(live.copy())
+    },
+    release() {
+      held = null
+      late = 0
+      lookSoon()
+    },
+    pin(value) {
+      isPinned = value
+    },
+    prepend(lines) {
+      const there = (held ?? live).ids()
+      const older = lines.filter(({ id }) => !there.has(id))
+      if (older.length === 0) return 0
+      learn(older)
+      hold((held ?? live).copy(older))
+      return older.length
+    },
+    show(lines) {
+      learn(lines)
+      const list = createLineList(undefined, wanted)
+      list.push(lines)
+      late = 0
+      hold(list)
+    },
+    subscribe(listener) {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    version: () => version,
+    lines: () => held ?? live,
+    oldest: () => (held ?? live).oldest(),
+    get isHeld() {
+      return held !== null
+    },
+    get late() {
+      return late
+    },
+    get names() {
+      return names
+    },
+    close() {
+      clearTimeout(gathering)
+      clearTimeout(looking)
+      gathering = undefined
+      looking = undefined
+    },
+  }
+}
+
+/** A log for as long as the page is shown. */
+export const useLog = (): LogStore => {
+  const [store] = useState(createLogStore)
+  useEffect(() => () => store.close(), [store])
+  return store
+}
+
+export const useLogVersion = (store: LogStore): number => useSyncExternalStore(store.subscribe, store.version)

@@ -1,0 +1,68 @@
+/** A list as a table, with its empty state. */
+import type { UseQueryResult } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import { Answer } from './notices.tsx'
+
+export interface Column<Row> {
+  title: string
+  isTight?: boolean
+  /** Left out on a phone. */
+  isOptional?: boolean
+  show(row: Row): ReactNode
+}
+
+export const classOf = ({
+  isTight,
+  isOptional,
+}: {
+  isTight?: boolean | undefined
+  isOptional?: boolean | undefined
+}): string => `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
+
+/** `label` names the table for those who cannot see what is around it. */
+export function Rows<Row extends { id: string }>({
+  of,
+  columns,
+  empty,
+  label,
+}: {
+  of: Pick<UseQueryResult<Row[]>, 'data' | 'error' | 'refetch'>
+  columns: readonly Column<Row>[]
+  empty: ReactNode
+  label?: string
+}) {
+  return (
+    <Answer of={of}>
+      {(rows) =>
+        rows.length === 0 ? (
+          empty
+        ) : (
+          <div className="card scroll">
+            <table className="list" aria-label={label}>
+              <thead>
+                <tr>
+                  {columns.map((column) => (
+                    <th key={column.title} className={classOf(column)}>
+                      {column.title === 'Actions' ? <span className="hidden-text">Actions</span> : column.title}
+                    </th>
+                  ))}
+                </tr>
+              </thead>
+              <tbody>
+                {rows.map((row) => (
+                  <tr key={row.id}>
+                    {columns.map((column) => (
+                      <td key={column.title} className={`${classOf(column)} wrap`}>
+                        {column.show(row)}
+                      </td>
+                    ))}
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )
+      }
+    </Answer>
+  )
+}

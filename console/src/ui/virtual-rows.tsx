@@ -1,0 +1,70 @@
+/** The rows of a long table that scrolls with the page: only those near the window are there. Short ones are whole. */
+import { useWindowVirtualizer } from '@tanstack/react-virtual'
+import { Fragment, type ReactNode, useLayoutEffect, useRef, useState } from 'react'
+
+/** What a row's `tr` takes, so that its height is known. */
+export interface RowPlace {
+  ref?: (element: Element | null) => void
+  'data-index'?: number
+}
+
+interface Props<Row> {
+  rows: readonly Row[]
+  keyOf(row: Row): string
+  /** Of a usual row, in pixels. */
+  height: number
+  columns: number
+  children(row: Row, place: RowPlace): ReactNode
+}
+
+/** A table of this many is whole: the search of the browser finds everything in it. */
+const few = 100
+const whole: RowPlace = {}
+
+const Gap = ({ height, columns }: { height: number; columns: number }) =>
+  height <= 0 ? null : (
+    <tr>
+      <td colSpan={columns} style={{ height, padding: 0, border: 0 }} />
+    </tr>
+  )
+
+function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
+  const body = useRef<HTMLTableSectionElement>(null)
+  const [top, setTop] = useState(0)
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what stands above may change with the rows
+  useLayoutEffect(() => {
+    setTop(Math.round(body.current!.getBoundingClientRect().top + scrollY))
+  }, [rows.length])
+  const list = useWindowVirtualizer({
+    count: rows.length,
+    estimateSize: () => height,
+    overscan: 10,
+    scrollMargin: top,
+  })
+  const items = list.getVirtualItems().filter(({ index }) => index < rows.length)
+  const before = (items[0]?.start ?? top) - top
+  const after = list.getTotalSize() - ((items.at(-1)?.end ?? top) - top)
+  return (
+    <tbody ref={body}>
+      <Gap height={before} columns={columns} />
+      {items.map(({ index }) => {
+        const row = rows[index]!
+        return <Fragment key={keyOf(row)}>{children(row, { ref: list.measureElement, 'data-index': index })}</Fragment>
+      })}
+      <Gap height={after} columns={columns} />
+    </tbody>
+  )
+}
+
+/** A `tbody`. */
+export function VirtualRows<Row>(props: Props<Row>) {
+  const { rows, keyOf, children } = props
+  if (rows.length > few) return <ManyRows {...props} />
+  return (
+    <tbody>
+      {rows.map((row) => (
+        <Fragment key={keyOf(row)}>{children(row, whole)}</Fragment>
+      ))}
+    </tbody>
+  )
+}

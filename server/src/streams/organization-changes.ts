@@ -1,0 +1,248 @@
+/**
+ * What changes in an organization, as it is committed, on whichever server: what kind of thing, its id, and what was
+ * done; never its content, which a reader asks the API for. Each reader hears only of what it may see. One LISTEN and
+ * one read of places serve all readers of a process.
+ *
+ * Nothing is kept for readers that are away: the first frame of a stream, and any after which notices may have been
+ * lost, says `refetch`. A reader that takes its frames too slowly is ended, and begins again with `refetch`.
+ */
+import { mayReadIn } from '../api/auth/access.ts'
+import type { Area, Place } from '../api/auth/permissions.ts'
+import type { Principal } from '../api/auth/principal.ts'
+import type { Parts } from '../api/parts.ts'
+import { createLoop } from '../work/loop.ts'
+import type { Sink } from './sink.ts'
+
+/** In the words of the audit log. A change of a live state has the part `STATUS`. */
+export interface Change {
+  kind: string
+  part: string | null
+  verb: string
+  id: string | null
+  project_id: string | null
+  environment_id: string | null
+}
+
+interface Notice extends Change {
+  organization_id: string
+}
+
+/** Where a project, an environment or a service is. */
+interface Located extends Place {
+  id: string
+  organizationId: string
+  environmentId: string | null
+}
+
+type Locations = ReadonlyMap<string, Located>
+
+interface Follower {
+  principal: Principal
+  sink: Sink
+  /** By what they are about, so that the same change waits once. */
+  waiting: Map<string, Change>
+  refetch: boolean
+  busy: boolean
+}
+
+/** Notices that come together are told together. */
+const restMs = 50
+const sweepMs = 60_000
+/** Different changes that wait for one reader, or for the database to say where they are. */
+const mostWaiting = 1000
+
+const tooSlow = 'You read more slowly than things change: connect again.'
+const away = 'Changes are temporarily unavailable: connect again.'
+
+/** Of the organization itself; everything else is in a project. */
+const areas: Readonly<Record<string, Area>> = {
+  ORGANIZATION: 'resources',
+  CLUSTER: 'clusters',
+  CONTAINER_REGISTRY: 'resources',
+  HELM_REPOSITORY: 'resources',
+  MEMBERS_AND_ROLES: 'members',
+  WEBHOOK: 'webhooks',
+}
+
+const areaOf = ({ kind, part }: Change): Area => {
+  if (part === 'API_TOKEN') return 'tokens'
+  if (kind === 'ORGANIZATION' && part === null) return 'settings'
+  return areas[kind] ?? 'projects'
+}
+
+/** The id that says where it is: not every audit row does. */
+const anchorOf = ({ kind, id, project_id: projectId, environment_id: environmentId }: Change): string | null =>
+  areas[kind] === undefined ? (environmentId ?? (projectId === null || kind === 'ENVIRONMENT' ? id : projectId)) : null
+
+/** What a reader is told of a change: itself, that something in its project changed, or nothing. */
+const shownTo = (principal: Principal, change: Change, locations: Locations): Change | null => {
+  const area = areaOf(change)
+  if (area !== 'projects') {
+    const place: Place = { projectId: null, mode: null, clusterId: change.kind === 'CLUSTER' ? change.id : null }
+    return mayReadIn(principal, area, place) ? change : null
+  }
+  const located = locations.get(anchorOf(change) ?? '')
+  const projectId = located?.projectId ?? change.project_id
+  const placed = { ...change, project_id: projectId, environment_id: located?.environmentId ?? change.environment_id }
+  if (located !== undefined) return mayReadIn(principal, area, located) ? placed : null
+  const isSeen = mayReadIn(principal, area, { projectId, mode: null, clusterId: null })
+  if (principal.role?.grants == null) return isSeen ? placed : null
+  // Gone: whether the reader could see it can no longer be known.
+  return isSeen && projectId !== null
+    ? { kind: 'PROJECT', part: null, verb: 'UPDATE', id: projectId, project_id: projectId, environment_id: null }
+    : null
+}
+
+const keyOf = ({ kind, part, verb, id, environment_id: environmentId }: Change): string =>
+  `${kind} ${part} ${verb} ${id} ${environmentId}`
+
+const locationsSql = `select n.id, n.organization_id as "organizationId",
+    case n.kind when 'project' then n.id when 'environment' then n.parent_id else e.parent_id end as "projectId",
+    case n.kind when 'environment' then n.id else e.id end as "environmentId",
+    coalesce(e.spec, n.spec) ->> 'mode' as mode, coalesce(e.spec, n.spec) ->> 'cluster_id' as "clusterId"
+  from node n left join node e on e.id = n.parent_id and e.kind = 'environment'
+  where n.id = any($1) and (n.kind in ('project', 'environment') or e.id is not null)`
+
+const tell = async (follower: Follower): Promise<void> => {
+  const { sink, waiting } = follower
+  if (follower.busy) return
+  follower.busy = true
+  while ((follower.refetch || waiting.size > 0) && !sink.gone.aborted) {
+    const frame = { refetch: follower.refetch, changes: [...waiting.values()] }
+    follower.refetch = false
+    waiting.clear()
+    await sink.send(JSON.stringify(frame))
+  }
+  follower.busy = false
+}
+
+interface Hub {
+  follow(principal: Principal, sink: Sink): void
+}
+
+type HubParts = Pick<Parts, 'clock' | 'database' | 'log' | 'streams' | 'work'>
+
+const createHub = (parts: HubParts, over: () => void): Hub => {
+  const { database, log, streams } = parts
+  const followers = new Map<string, Set<Follower>>()
+  let notices = new Map<string, Notice>()
+  let statuses = new Set<string>()
+  let isOver = false
+
+  const all = (): Follower[] => [...followers.values()].flatMap((each) => [...each])
+  const refetchAll = (): void => {
+    notices.clear()
+    statuses.clear()
+    for (const follower of all()) {
+      follower.refetch = true
+      follower.waiting.clear()
+      void tell(follower)
+    }
+  }
+  const noted = (): void => {
+    if (notices.size + statuses.size > mostWaiting) refetchAll()
+    else loop.wake(restMs)
+  }
+  const hear = (payload: string): void => {
+    if (payload === '') {
+      refetchAll()
+      return
+    }
+    const notice = JSON.parse(payload) as Notice
+    if (!followers.has(notice.organization_id)) return
+    notices.set(keyOf(notice), notice)
+    noted()
+  }
+  const hearStatus = (environmentId: string): void => {
+    if (environmentId === '') {
+      refetchAll()
+      return
+    }
+    statuses.add(environmentId)
+    noted()
+  }
+  const leave = (organizationId: string, follower: Follower): void => {
+    const mine = followers.get(organizationId)
+    if (mine?.delete(follower) !== true || mine.size > 0) return
+    followers.delete(organizationId)
+    if (followers.size === 0) close()
+  }
+  const pass = ({ organization_id: organizationId, ...change }: Notice, locations: Locations) => {
+    for (const follower of followers.get(organizationId) ?? []) {
+      const shown = shownTo(follower.principal, change, locations)
+      if (shown === null) continue
+      follower.waiting.set(keyOf(shown), shown)
+      if (follower.waiting.size > mostWaiting) {
+        follower.sink.end(tooSlow)
+        leave(organizationId, follower)
+      } else void tell(follower)
+    }
+  }
+  const passAll = async (): Promise<void> => {
+    if (notices.size + statuses.size === 0) return
+    // What comes meanwhile waits for the next turn.
+    const [found, changed] = [notices, statuses]
+    notices = new Map()
+    statuses = new Set()
+    const ids = new Set([...changed, ...[...found.values()].flatMap((each) => anchorOf(each) ?? [])])
+    const rows = await database.query<Located>(locationsSql, [[...ids]]).catch((error: unknown) => {
+      refetchAll()
+      throw error
+    })
+    const locations = new Map(rows.map((row) => [row.id, row]))
+    for (const notice of found.values()) pass(notice, locations)
+    for (const id of changed) {
+      const at = locations.get(id)
+      if (at === undefined) continue
+      const status = { kind: 'ENVIRONMENT', part: 'STATUS', verb: 'UPDATE', id, environment_id: id }
+      pass({ ...status, organization_id: at.organizationId, project_id: at.projectId }, locations)
+    }
+  }
+  const loop = createLoop(parts, {
+    name: 'changes of organizations',
+    periodMs: sweepMs,
+    waits: true,
+    backoff: { firstMs: 1000, longestMs: 1000 },
+    failed: 'changes of organizations could not be told; retrying',
+    run: passAll,
+  })
+  const endings = Promise.all([database.listen('slipway_change', hear), streams.changes.subscribe(null, hearStatus)])
+  const close = (): void => {
+    if (isOver) return
+    isOver = true
+    over()
+    void loop.stop()
+    endings.then(
+      (all) => {
+        for (const end of all) end()
+      },
+      () => {},
+    )
+  }
+  return {
+    follow(principal, sink) {
+      const { organizationId } = principal
+      const follower: Follower = { principal, sink, waiting: new Map(), refetch: false, busy: false }
+      const mine = followers.get(organizationId) ?? new Set()
+      followers.set(organizationId, mine.add(follower))
+      sink.gone.addEventListener('abort', () => leave(organizationId, follower))
+      endings.then(
+        () => {
+          follower.refetch = true
+          return tell(follower)
+        },
+        (error: unknown) => {
+          log.warn({ err: error }, 'a stream of changes could not start')
+          sink.end(away)
+          leave(organizationId, follower)
+        },
+      )
+    },
+  }
+}
+
+/** Sends a reader what changes in its organization, and may be seen by it, until it disconnects. */
+export const followOrganization = (parts: HubParts, principal: Principal, sink: Sink): void => {
+  if (sink.gone.aborted) return
+  parts.streams.share('changes of organizations', (over) => createHub(parts, over)).follow(principal, sink)
+}
