@@ -52,7 +52,7 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
       {repositories.length > 0 || organizationId === '' ? null : (
         <p className="note warn">
           The organization has no repository of charts yet.{' '}
-          <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'registries' }}>
+          <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'charts' }}>
             Add one
           </Link>
           , or take the chart from git.
