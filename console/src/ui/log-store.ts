@@ -98,7 +98,7 @@ export const createLogStore = (): LogStore => {
       const fresh = skipped === null ? lines : lines.filter(({ id }) => !skipped.has(id))
       for (const line of fresh) waiting.push(line)
       if (waiting.length > mostWaiting) waiting = waiting.slice(-mostWaiting / 2)
-      if (waiting.length > 0) gathering ??= setTimeout(flush, gatherMs)
+      if (waiting.length > 0 || isFresh) gathering ??= setTimeout(flush, gatherMs)
     },
     restart() {
       waiting = []

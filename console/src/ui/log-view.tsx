@@ -311,7 +311,7 @@ export const LogView = ({ log, search, level, from, set, about, name, empty, too
             search={text}
             markedLine={rest.markedLine}
             onLine={rest.onLine}
-            names={log.names}
+            names={log.names.length < 2 ? null : log.names}
             onFollow={setFollowing}
           />
         )}

@@ -4,14 +4,14 @@
  */
 import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, useMemo, useState } from 'react'
+import { type FormEvent, memo, useDeferredValue, useMemo, useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { tell, tellProblem } from './toasts.tsx'
 import { type VariablesPlace, VariablesText } from './variables-text.tsx'
-import { VirtualRows } from './virtual-rows.tsx'
+import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
 
 type Variable = Schemas['Variable']
 type Place = VariablesPlace
@@ -177,8 +177,56 @@ const Value = ({ variable }: { variable: Variable }) => {
 
 type Open = { edit: Variable | null } | { remove: Variable } | 'import' | 'text' | null
 
+interface RowMenuProps {
+  variable: Variable
+  mayDelete: boolean
+  open(what: Open): void
+}
+
+const RowMenu = ({ variable, mayDelete, open }: RowMenuProps) => (
+  <Menu position="bottom-end">
+    <Menu.Target>
+      <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${variable.key}`}>
+        <Icon name="dots" />
+      </ActionIcon>
+    </Menu.Target>
+    <Menu.Dropdown>
+      <Menu.Item onClick={() => open({ edit: variable })}>Edit</Menu.Item>
+      {mayDelete ? (
+        <Menu.Item color="red" onClick={() => open({ remove: variable })}>
+          Delete
+        </Menu.Item>
+      ) : null}
+    </Menu.Dropdown>
+  </Menu>
+)
+
+interface RowProps {
+  variable: Variable
+  place: RowPlace
+  /** Null where it is only read. */
+  mayDelete: boolean | null
+  open(what: Open): void
+}
+
+const VariableRow = memo(({ variable, place, mayDelete, open }: RowProps) => (
+  <tr {...place}>
+    <td style={{ maxWidth: 340 }}>
+      <code className="wrap strong">{variable.key}</code>
+    </td>
+    <td>
+      <Value variable={variable} />
+    </td>
+    <td className="dim small">{originOf(variable).join(', ')}</td>
+    <td className="tight">
+      {mayDelete === null ? null : <RowMenu variable={variable} mayDelete={mayDelete} open={open} />}
+    </td>
+  </tr>
+))
+
 const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place; open(what: Open): void }) => {
   const may = useMay()
+  const [mayWrite, mayDelete] = [may('write'), may('delete')]
   return (
     <div className="card scroll">
       <table className="list">
@@ -194,40 +242,20 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
         </thead>
         <VirtualRows rows={rows} keyOf={({ id }) => id} height={45} columns={4}>
           {(variable, rowPlace) => (
-            <tr {...rowPlace}>
-              <td style={{ maxWidth: 340 }}>
-                <code className="wrap strong">{variable.key}</code>
-              </td>
-              <td>
-                <Value variable={variable} />
-              </td>
-              <td className="dim small">{originOf(variable).join(', ')}</td>
-              <td className="tight">
-                {isOwn(variable, place) && may('write') ? (
-                  <Menu position="bottom-end">
-                    <Menu.Target>
-                      <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${variable.key}`}>
-                        <Icon name="dots" />
-                      </ActionIcon>
-                    </Menu.Target>
-                    <Menu.Dropdown>
-                      <Menu.Item onClick={() => open({ edit: variable })}>Edit</Menu.Item>
-                      {may('delete') ? (
-                        <Menu.Item color="red" onClick={() => open({ remove: variable })}>
-                          Delete
-                        </Menu.Item>
-                      ) : null}
-                    </Menu.Dropdown>
-                  </Menu>
-                ) : null}
-              </td>
-            </tr>
+            <VariableRow
+              variable={variable}
+              place={rowPlace}
+              mayDelete={mayWrite && isOwn(variable, place) ? mayDelete : null}
+              open={open}
+            />
           )}
         </VirtualRows>
       </table>
     </div>
   )
 }
+
+const collator = new Intl.Collator()
 
 type Shown = 'own' | 'all'
 
@@ -237,16 +265,24 @@ export const Variables = (place: Place) => {
   const [search, setSearch] = useState('')
   const [shown, setShown] = useState<Shown>('all')
   const [opened, open] = useState<Open>(null)
+  const wanted = useDeferredValue(search).toLowerCase()
+  const { scope } = place
+  const sorted = useMemo(
+    () =>
+      (variables.data ?? []).toSorted(
+        (a, b) => Number(a.scope === 'BUILT_IN') - Number(b.scope === 'BUILT_IN') || collator.compare(a.key, b.key),
+      ),
+    [variables.data],
+  )
   const rows = useMemo(
     () =>
-      (variables.data ?? [])
-        .filter(
-          (each) => (shown === 'all' || isOwn(each, place)) && each.key.toLowerCase().includes(search.toLowerCase()),
-        )
-        .sort((a, b) => Number(a.scope === 'BUILT_IN') - Number(b.scope === 'BUILT_IN') || a.key.localeCompare(b.key)),
-    [variables.data, shown, search, place],
+      sorted.filter(
+        (each) =>
+          (shown === 'all' || each.scope === scope) && (wanted === '' || each.key.toLowerCase().includes(wanted)),
+      ),
+    [sorted, shown, wanted, scope],
   )
-  const own = (variables.data ?? []).filter((each) => isOwn(each, place))
+  const own = useMemo(() => (variables.data ?? []).filter((each) => each.scope === scope), [variables.data, scope])
   return (
     <div className="stack">
       <div className="row wraps">

@@ -41,6 +41,12 @@ function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
     overscan: 10,
     scrollMargin: top,
   })
+  // The same for the same place, so that a row that did not change is not made again.
+  const places = useRef<RowPlace[]>([])
+  const placeAt = (index: number): RowPlace => {
+    places.current[index] ??= { ref: list.measureElement, 'data-index': index }
+    return places.current[index]
+  }
   const items = list.getVirtualItems().filter(({ index }) => index < rows.length)
   const before = (items[0]?.start ?? top) - top
   const after = list.getTotalSize() - ((items.at(-1)?.end ?? top) - top)
@@ -49,7 +55,7 @@ function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
       <Gap height={before} columns={columns} />
       {items.map(({ index }) => {
         const row = rows[index]!
-        return <Fragment key={keyOf(row)}>{children(row, { ref: list.measureElement, 'data-index': index })}</Fragment>
+        return <Fragment key={keyOf(row)}>{children(row, placeAt(index))}</Fragment>
       })}
       <Gap height={after} columns={columns} />
     </tbody>

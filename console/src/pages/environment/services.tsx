@@ -2,7 +2,7 @@
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { type ReactNode, useCallback, useState } from 'react'
+import { memo, useCallback, useState } from 'react'
 import { verbsOfSeveral } from '../../api/actions.ts'
 import * as read from '../../api/queries.ts'
 import { Icon } from '../../ui/icons.tsx'
@@ -46,10 +46,10 @@ interface ServiceRowProps extends RowProps {
   place: RowPlace
 }
 
-const ServiceRow = ({ service, status, address, isChosen, choose, place }: ServiceRowProps) => {
+const ServiceRow = memo(({ service, status, address, isChosen, choose, place }: ServiceRowProps) => {
   const shown = status === undefined ? { state: 'READY' } : shownState(status)
   return (
-    <tr {...place} aria-selected={isChosen ?? undefined}>
+    <tr aria-selected={isChosen ?? undefined} {...place}>
       {isChosen === null ? null : (
         <td className="check">
           {isChoosable(service) ? (
@@ -63,13 +63,9 @@ const ServiceRow = ({ service, status, address, isChosen, choose, place }: Servi
         </td>
       )}
       <td>
-        {read.fullKinds.includes(service.kind) ? (
-          <Link to={addressOf(service)} className="main wrap">
-            {service.name}
-          </Link>
-        ) : (
-          <span className="strong wrap">{service.name}</span>
-        )}
+        <Link to={addressOf(service)} className="main wrap">
+          {service.name}
+        </Link>
         {status?.error === undefined ? null : (
           <p className="small wrap bad-text" style={{ maxWidth: 520 }}>
             {status.error.message}
@@ -96,7 +92,7 @@ const ServiceRow = ({ service, status, address, isChosen, choose, place }: Servi
       </td>
     </tr>
   )
-}
+})
 
 interface TableProps extends Choice {
   stage: string | null
@@ -140,9 +136,9 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
             {(row, place) => (
               <ServiceRow
                 {...row}
-                place={place}
                 isChosen={chosen === null ? null : chosen.has(row.service.id)}
                 choose={choose}
+                place={place}
               />
             )}
           </VirtualRows>
@@ -189,7 +185,7 @@ const Found = ({
   all: readonly read.Service[]
   live: read.LiveStatuses
   environmentId: string
-  create: ReactNode
+  create: React.ReactNode
 }) => {
   const { q = '' } = useSearch({ from: '/frame/e/$environmentId/$section' })
   const navigate = useNavigate()

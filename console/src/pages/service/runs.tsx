@@ -1,13 +1,12 @@
 /** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useEffect, useState } from 'react'
+import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
-import { useLog } from '../../ui/log-store.ts'
-import { type Filters, LogView } from '../../ui/log-view.tsx'
+import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { StateMark } from '../../ui/state.tsx'
@@ -35,39 +34,23 @@ const states: Record<Run['state'], { state: string; word?: string }> = {
 }
 
 const RunLog = ({ service, run }: { service: read.Service; run: Run }) => {
-  const log = useLog()
-  const [filters, setFilters] = useState<Filters>({ search: '', level: 'all', from: null })
   const lines = useQuery({
     queryKey: [...runsKey(service), run.id],
     queryFn: async () => {
       const path = { jobId: service.id, runId: run.id }
-      return (await answerOf(client.GET('/job/{jobId}/run/{runId}/log', { params: { path } }))).results
+      const { results } = await answerOf(client.GET('/job/{jobId}/run/{runId}/log', { params: { path } }))
+      return results.map(({ id, created_at: at, message: text, pod_name: from }) => ({
+        ...{ id, at: Date.parse(at), text, isError: false, from },
+      }))
     },
   })
-  const { data } = lines
-  useEffect(() => {
-    if (data === undefined) return
-    // Each reading has all lines again.
-    log.restart()
-    log.add(
-      data.map(({ id, created_at: at, message, pod_name: from }) => ({
-        id,
-        at: Date.parse(at),
-        text: message,
-        isError: false,
-        from,
-      })),
-    )
-  }, [log, data])
   return (
     <Answer of={lines}>
-      {() => (
-        <LogView
-          log={log}
+      {(found) => (
+        <KeptLog
+          lines={found}
           name={`run-${run.id}`}
           empty={run.state === 'RUNNING' ? 'It has printed nothing yet.' : 'It printed nothing.'}
-          {...filters}
-          set={(changes) => setFilters((before) => ({ ...before, ...changes }))}
         />
       )}
     </Answer>
