@@ -118,7 +118,9 @@ ready_server() {
 ready_console() {
   local dist=$root/console/dist key
   [ -d "$root/console/src" ] || return 0
-  key=$(cd "$root" && find console/src console/build.ts console/index.html openapi.json package-lock.json -type f -print0 |
+  key=$(cd "$root" && find console/src console/build.ts console/index.html openapi.json package-lock.json \
+    server/src/variables/dotenv.ts server/src/lib/errors.ts server/src/lib/sanitize-text.ts \
+    server/src/kinds.ts server/src/resources/terraform/hcl.ts server/src/resources/terraform/provider-fields.ts -type f -print0 |
     LC_ALL=C sort -z | xargs -0 cksum | cksum)
   [ "$(cat "$dist/built-from" 2>/dev/null)" != "$key" ] || return 0
   say 'Building the console ...'

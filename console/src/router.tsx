@@ -113,6 +113,7 @@ const deployment = createRoute({
 const create = createRoute({
   getParentRoute: () => frame,
   path: '/e/$environmentId/new/$kind',
+  validateSearch: (search): { template?: string | undefined } => ({ template: text(search.template) }),
   component: lazyRouteComponent(() => import('./pages/create/index.tsx'), 'Create'),
 })
 

@@ -25,6 +25,7 @@ const exceptions: Record<string, { events: number; why: string }> = {
   checkContainerImage: { events: 0, why: 'asks a registry and changes nothing' },
   listTfVarsFilesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },
   parseTerraformVariablesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },
+  inspectRepository: { events: 0, why: 'reads, with a body that says what' },
   listDirectoriesFromGitRepository: { events: 0, why: 'reads, with a body that says what' },
   createUserSignUp: { events: 0, why: 'stores nothing' },
   editOrganizationBillingInfo: { events: 0, why: 'stores nothing' },

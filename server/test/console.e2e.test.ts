@@ -3,21 +3,19 @@
  * way has nothing serious for axe, and no script or style that its policy refuses.
  */
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { readdirSync, statSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
-import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
+import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
-import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { until } from './support/until.ts'
 
 const skip = browserIsMissing
 const patienceMs = 45_000
-const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
 let slipway: Slipway
 let git: GitServer
@@ -78,25 +76,6 @@ const watched = (page: Page): Page => {
 
 const newPage = async (): Promise<Page> =>
   watched(await (await browser.newContext({ reducedMotion: 'reduce' })).newPage())
-
-const barriersOn = async (page: Page): Promise<string[]> => {
-  const { violations } = await page.evaluate<Json>('axe.run({ resultTypes: ["violations"] })')
-  const serious = violations.filter(({ impact }: Json) => impact === 'serious' || impact === 'critical')
-  return serious.map(({ id, nodes }: Json) => `${id}: ${nodes.map(({ html }: Json) => html).slice(0, 3)}`)
-}
-
-/** Looks again: what is just appearing has little contrast for a moment. */
-const hasNoBarriers = async (page: Page, name: string): Promise<void> => {
-  // The page's policy keeps other scripts out; a debugger's evaluation is none.
-  await page.evaluate(readFileSync(axeFile, 'utf8'))
-  let found: string[] = []
-  const isFree = async (): Promise<boolean> => {
-    found = await barriersOn(page)
-    return found.length === 0
-  }
-  await until(isFree, { timeoutMs: 10_000, what: `${name} without barriers` }).catch(() => {})
-  assert.deepEqual(found, [], name)
-}
 
 const shows = (page: Page, text: string | RegExp): Promise<void> => page.getByText(text).first().waitFor()
 

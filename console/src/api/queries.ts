@@ -21,9 +21,6 @@ export const queryClient = new QueryClient({
 export const kinds = ['application', 'container', 'database', 'job', 'helm', 'terraform', 'argocdApp'] as const
 export type Kind = (typeof kinds)[number]
 
-/** The kinds with pages of their own. */
-export const fullKinds: readonly Kind[] = kinds
-
 export interface Service {
   id: string
   name: string

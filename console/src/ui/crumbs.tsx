@@ -91,8 +91,7 @@ export const addressOf = ({ kind, id }: { kind: read.Kind; id: string }, section
 
 const Services = ({ environmentId }: { environmentId: string }) => {
   const { data } = useQuery(read.services(environmentId))
-  const shown = data?.filter((each) => read.fullKinds.includes(each.kind))
-  return <Others all={shown?.map((each) => ({ to: addressOf(each), name: each.name }))} />
+  return <Others all={data?.map((each) => ({ to: addressOf(each), name: each.name }))} />
 }
 
 const ServiceCrumb = ({ id, kind, environmentId }: { id: string; kind: read.Kind; environmentId: string }) => (

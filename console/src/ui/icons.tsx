@@ -22,7 +22,9 @@ const paths = {
   help: 'M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2m0 3h.01',
 } as const
 
-export const Icon = ({ name, size = 16 }: { name: keyof typeof paths; size?: number }) => (
+export type IconName = keyof typeof paths
+
+export const Icon = ({ name, size = 16 }: { name: IconName; size?: number }) => (
   <svg
     width={size}
     height={size}

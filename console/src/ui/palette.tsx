@@ -30,7 +30,6 @@ const useServices = (): Item[] => {
       queries
         .getQueriesData<read.Service[]>({ queryKey: ['services'] })
         .flatMap(([, list]) => list ?? [])
-        .filter(({ kind }) => read.fullKinds.includes(kind))
         .flatMap((each) => [
           { name: each.name, kind: each.kind, to: addressOf(each) },
           { name: `${each.name}: logs`, kind: 'page', to: addressOf(each, 'logs') },

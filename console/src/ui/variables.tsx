@@ -10,15 +10,11 @@ import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { tell, tellProblem } from './toasts.tsx'
+import { type VariablesPlace, VariablesText } from './variables-text.tsx'
 import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
 
 type Variable = Schemas['Variable']
-type Scope = 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
-
-interface Place {
-  scope: Scope
-  parentId: string
-}
+type Place = VariablesPlace
 
 const useVariables = ({ scope, parentId }: Place) =>
   useQuery({
@@ -137,76 +133,6 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
   )
 }
 
-/** The keys of a pasted file, as a preview; the server reads the text itself. */
-const keysIn = (text: string): string[] =>
-  text.split('\n').flatMap((line) => /^\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=/.exec(line)?.[1] ?? [])
-
-const Import = ({ place, known, onClose }: { place: Place; known: ReadonlySet<string>; onClose(): void }) => {
-  const queries = useQueryClient()
-  const [text, setText] = useState('')
-  const [isSecret, setSecret] = useState(false)
-  const keys = keysIn(text)
-  const saving = useMutation({
-    mutationFn: () =>
-      answerOf(
-        client.POST('/variable/import', {
-          params: { query: { service_id: place.parentId, service_type: place.scope } as never },
-          body: { overwrite: true, dotenv: { text, scope: place.scope, is_secret: isSecret } },
-        }),
-      ),
-    onSuccess({ successful_imported_variables: imported }) {
-      tell(`${imported.length} variables were imported.`)
-      void queries.invalidateQueries({ queryKey: ['variables'] })
-      onClose()
-    },
-  })
-  return (
-    <Modal opened onClose={onClose} title="Import a .env file" size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault()
-          saving.mutate()
-        }}
-      >
-        <Textarea
-          label="Content"
-          data-autofocus
-          autosize
-          minRows={6}
-          maxRows={16}
-          placeholder={'KEY=value\nOTHER="with spaces"'}
-          value={text}
-          onChange={(event) => setText(event.currentTarget.value)}
-          styles={{ input: { fontFamily: 'var(--mono)' } }}
-        />
-        <Checkbox
-          label="All of them are secrets"
-          checked={isSecret}
-          onChange={(event) => setSecret(event.currentTarget.checked)}
-        />
-        {keys.length === 0 ? null : (
-          <p className="row wraps" style={{ gap: 6 }}>
-            {keys.slice(0, 40).map((key) => (
-              <span key={key} className={`chip ${known.has(key) ? 'warn' : 'good'}`}>
-                {key} {known.has(key) ? 'changes' : 'is new'}
-              </span>
-            ))}
-          </p>
-        )}
-        {saving.error === null ? null : (
-          <div className="note bad" role="alert">
-            {saving.error.message}
-          </div>
-        )}
-        <Button type="submit" loading={saving.isPending} disabled={keys.length === 0}>
-          Import {keys.length === 0 ? '' : keys.length}
-        </Button>
-      </form>
-    </Modal>
-  )
-}
-
 const Remove = ({ variable, onClose }: { variable: Variable; onClose(): void }) => {
   const queries = useQueryClient()
   const removing = useMutation({
@@ -249,7 +175,7 @@ const Value = ({ variable }: { variable: Variable }) => {
   )
 }
 
-type Open = { edit: Variable | null } | { remove: Variable } | 'import' | null
+type Open = { edit: Variable | null } | { remove: Variable } | 'import' | 'text' | null
 
 interface RowMenuProps {
   variable: Variable
@@ -356,7 +282,7 @@ export const Variables = (place: Place) => {
       ),
     [sorted, shown, wanted, scope],
   )
-  const known = useMemo(() => new Set(variables.data?.map(({ key }) => key)), [variables.data])
+  const own = useMemo(() => (variables.data ?? []).filter((each) => each.scope === scope), [variables.data, scope])
   return (
     <div className="stack">
       <div className="row wraps">
@@ -377,12 +303,13 @@ export const Variables = (place: Place) => {
           ]}
         />
         {may('write') ? (
-          <span className="row push">
-            {place.scope === 'APPLICATION' || place.scope === 'CONTAINER' ? (
-              <Button variant="default" onClick={() => open('import')}>
-                Import .env
-              </Button>
-            ) : null}
+          <span className="row wraps push">
+            <Button variant="default" onClick={() => open('text')}>
+              Edit as text
+            </Button>
+            <Button variant="default" onClick={() => open('import')}>
+              Import .env
+            </Button>
             <Button leftSection={<Icon name="plus" size={14} />} onClick={() => open({ edit: null })}>
               New variable
             </Button>
@@ -400,11 +327,13 @@ export const Variables = (place: Place) => {
           )
         }
       </Answer>
-      {opened === 'import' ? <Import place={place} known={known} onClose={() => open(null)} /> : null}
-      {opened !== null && opened !== 'import' && 'edit' in opened ? (
+      {opened === 'import' || opened === 'text' ? (
+        <VariablesText place={place} own={own} isImport={opened === 'import'} onClose={() => open(null)} />
+      ) : null}
+      {opened !== null && typeof opened === 'object' && 'edit' in opened ? (
         <Editor place={place} variable={opened.edit} onClose={() => open(null)} />
       ) : null}
-      {opened !== null && opened !== 'import' && 'remove' in opened ? (
+      {opened !== null && typeof opened === 'object' && 'remove' in opened ? (
         <Remove variable={opened.remove} onClose={() => open(null)} />
       ) : null}
     </div>

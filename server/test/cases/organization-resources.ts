@@ -153,6 +153,7 @@ export const organizationResourceCases: Cases = {
     getOrganizationGitProviderAccount: sensitive,
     // Repositories of tests have no files.
     checkDockerfile: { body: () => ({ git_repository: anyRepository, dockerfile_path: 'Dockerfile' }), refused: 400 },
+    inspectRepository: { body: () => ({ git_repository: anyRepository }) },
     listTfVarsFilesFromGitRepo: { body: () => ({ git_repository: anyRepository, mode: { type: 'AutoDiscover' } }) },
     parseTerraformVariablesFromGitRepo: { body: () => ({ git_repository: anyRepository }) },
     listDirectoriesFromGitRepository: {

@@ -1,9 +1,14 @@
 /** Debian's Chromium, driven as a person drives it, on a console that was built from these sources. */
-import { existsSync } from 'node:fs'
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, chromium, type Page } from 'playwright-core'
 import { exec } from '../../src/lib/exec.ts'
+import type { Json } from './slipway/slipway.ts'
+import { until } from './until.ts'
 
+const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 const executablePath = '/usr/bin/chromium'
 
 /** Why tests in a browser are skipped; false where they run. */
@@ -22,3 +27,22 @@ export const buildConsole = async (): Promise<void> => {
 
 export const openBrowser = (): Promise<Browser> =>
   chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] })
+
+const barriersOn = async (page: Page): Promise<string[]> => {
+  const { violations } = await page.evaluate<Json>('axe.run({ resultTypes: ["violations"] })')
+  const serious = violations.filter(({ impact }: Json) => impact === 'serious' || impact === 'critical')
+  return serious.map(({ id, nodes }: Json) => `${id}: ${nodes.map(({ html }: Json) => html).slice(0, 3)}`)
+}
+
+/** Asserts that axe finds nothing serious. Looks again: what is just appearing has little contrast for a moment. */
+export const hasNoBarriers = async (page: Page, name: string): Promise<void> => {
+  // The page's policy keeps other scripts out; a debugger's evaluation is none.
+  await page.evaluate(readFileSync(axeFile, 'utf8'))
+  let found: string[] = []
+  const isFree = async (): Promise<boolean> => {
+    found = await barriersOn(page)
+    return found.length === 0
+  }
+  await until(isFree, { timeoutMs: 10_000, what: `${name} without barriers` }).catch(() => {})
+  assert.deepEqual(found, [], name)
+}

@@ -1,13 +1,75 @@
-/** A service from a git repository. */
-import { Button, TextInput } from '@mantine/core'
+/** A service from a git repository: its branches, Dockerfiles and ports are looked for as soon as there is an address. */
+import { Autocomplete, Button, Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
+import { useRef } from 'react'
 import { answerOf, client } from '../../api/client.ts'
+import { useGitTokens } from './choices.ts'
 import { type FormProps, NameField, nameFrom, PortFields } from './fields.tsx'
 
-interface Git {
+export interface Git {
   url: string
-  branch?: string
-  root_path?: string
+  branch?: string | undefined
+  root_path?: string | undefined
+  git_token_id?: string | null | undefined
+}
+
+const isComplete = (url: string): boolean => /^https?:\/\/[^/\s]+\/[^/\s]+/.test(url)
+
+interface GitFieldsProps {
+  git: Git
+  put(fields: Partial<Git>): void
+  problem(field: string): string | undefined
+  /** Of the repository in the body. */
+  pointer: string
+  branches?: readonly string[]
+  onLeave?(): void
+}
+
+/** Where a repository is, for every kind that has one. */
+export const GitFields = ({ git, put, problem, pointer, branches = [], onLeave }: GitFieldsProps) => {
+  const tokens = useGitTokens()
+  return (
+    <>
+      <TextInput
+        label="Repository"
+        description="The address that git clone takes: any host."
+        required
+        data-autofocus
+        value={git.url}
+        onChange={(event) => put({ url: event.currentTarget.value.trim() })}
+        onBlur={onLeave}
+        error={problem(`${pointer}/url`) ?? problem(pointer)}
+      />
+      <div className="grid" style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }}>
+        <Autocomplete
+          label="Branch"
+          placeholder="main"
+          data={[...branches]}
+          value={git.branch ?? ''}
+          onChange={(branch) => put({ branch: branch || undefined })}
+          error={problem(`${pointer}/branch`)}
+        />
+        <TextInput
+          label="Folder"
+          placeholder="/"
+          value={git.root_path ?? ''}
+          onChange={(event) => put({ root_path: event.currentTarget.value || undefined })}
+          error={problem(`${pointer}/root_path`)}
+        />
+        {tokens.length === 0 ? null : (
+          <Select
+            label="Git token"
+            placeholder="none: it is public"
+            clearable
+            data={tokens.map(({ id, name }) => ({ value: id, label: name }))}
+            value={git.git_token_id ?? null}
+            onChange={(id) => put({ git_token_id: id ?? undefined })}
+            error={problem(`${pointer}/git_token_id`)}
+          />
+        )}
+      </div>
+    </>
+  )
 }
 
 export const GitForm = ({ body, change, problem, environmentId }: FormProps) => {
@@ -19,67 +81,96 @@ export const GitForm = ({ body, change, problem, environmentId }: FormProps) => 
       ...(isNamed && fields.url !== undefined ? { name: nameFrom(fields.url) } : {}),
     })
   }
-  const checking = useMutation({
+  const portOf = (path: string, found: Found): object => {
+    const [port] = found.dockerfiles.find((each) => each.path === path)?.exposed_ports ?? []
+    const isEmpty = ((body.ports as unknown[] | undefined) ?? []).length === 0
+    if (port === undefined || !isEmpty) return {}
+    return { ports: [{ internal_port: port, external_port: 443, protocol: 'HTTP', publicly_accessible: true }] }
+  }
+  const looking = useMutation({
     mutationFn: () =>
       answerOf(
-        client.POST('/environment/{environmentId}/checkDockerfile', {
+        client.POST('/environment/{environmentId}/inspectRepository', {
           params: { path: { environmentId } },
-          body: { git_repository: git, dockerfile_path: String(body.dockerfile_path ?? 'Dockerfile') },
+          body: { git_repository: git },
         }),
       ),
+    onSuccess(found) {
+      const paths = found.dockerfiles.map(({ path }) => path)
+      const now = String(body.dockerfile_path)
+      const path = paths.includes(now) ? now : (paths[0] ?? now)
+      change({
+        git_repository: { ...git, branch: git.branch ?? found.branch },
+        dockerfile_path: path,
+        ...portOf(path, found),
+      })
+    },
   })
+  const looked = useRef('')
+  const lookOnce = (): void => {
+    const key = JSON.stringify(git)
+    if (!isComplete(git.url) || looked.current === key) return
+    looked.current = key
+    looking.mutate()
+  }
+  const found = looking.data
   return (
     <>
-      <TextInput
-        label="Repository"
-        description="The address that git clone takes: any host."
-        required
-        data-autofocus
-        value={git.url}
-        onChange={(event) => put({ url: event.currentTarget.value })}
-        error={problem('/git_repository/url') ?? problem('/git_repository')}
+      <GitFields
+        git={git}
+        put={put}
+        problem={problem}
+        pointer="/git_repository"
+        branches={found?.branches ?? []}
+        onLeave={lookOnce}
       />
-      <div className="grid" style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }}>
-        <TextInput
-          label="Branch"
-          placeholder="the default branch"
-          value={git.branch ?? ''}
-          onChange={(event) => put({ branch: event.currentTarget.value || undefined })}
-          error={problem('/git_repository/branch')}
-        />
-        <TextInput
-          label="Folder"
-          placeholder="/"
-          value={git.root_path ?? ''}
-          onChange={(event) => put({ root_path: event.currentTarget.value || undefined })}
-          error={problem('/git_repository/root_path')}
-        />
-        <TextInput
-          label="Dockerfile"
-          value={String(body.dockerfile_path ?? '')}
-          onChange={(event) => change({ dockerfile_path: event.currentTarget.value })}
-          error={problem('/dockerfile_path')}
-        />
-      </div>
+      <Autocomplete
+        label="Dockerfile"
+        data={found?.dockerfiles.map(({ path }) => path) ?? []}
+        value={String(body.dockerfile_path ?? '')}
+        onChange={(path) => change({ dockerfile_path: path, ...(found === undefined ? {} : portOf(path, found)) })}
+        error={problem('/dockerfile_path')}
+      />
       <div className="row wraps">
         <Button
           variant="default"
           size="compact-sm"
           disabled={git.url === ''}
-          loading={checking.isPending}
-          onClick={() => checking.mutate()}
+          loading={looking.isPending}
+          onClick={() => looking.mutate()}
         >
           Look at the repository
         </Button>
-        <span role="status" className="small">
-          {checking.data === undefined ? null : (
-            <span className="state good">Found {checking.data.dockerfile_path}</span>
-          )}
-          {checking.error === null ? null : <span style={{ color: 'var(--bad)' }}>{checking.error.message}</span>}
+        <span role="status" className="small wrap">
+          <Outcome found={found} error={looking.error} />
         </span>
       </div>
       <NameField {...{ body, change, problem }} />
       <PortFields {...{ body, change, problem }} />
     </>
+  )
+}
+
+interface Found {
+  branch: string
+  branches: string[]
+  dockerfiles: { path: string; exposed_ports: number[] }[]
+}
+
+const Outcome = ({ found, error }: { found: Found | undefined; error: Error | null }) => {
+  if (error !== null) return <span style={{ color: 'var(--bad)' }}>{error.message}</span>
+  if (found === undefined) return null
+  const { branch, branches, dockerfiles } = found
+  if (branches.length === 0) return <span className="state warn">The repository has no branches yet.</span>
+  if (!branches.includes(branch)) return <span className="state warn">There is no branch {branch}.</span>
+  if (dockerfiles.length === 0)
+    return <span className="state warn">There is no Dockerfile on {branch}: it is built from one.</span>
+  const ports = dockerfiles.flatMap((each) => each.exposed_ports)
+  return (
+    <span className="state good">
+      Found {branches.length === 1 ? 'one branch' : `${branches.length} branches`}, on {branch}{' '}
+      {dockerfiles.length === 1 ? 'one Dockerfile' : `${dockerfiles.length} Dockerfiles`}
+      {ports.length === 0 ? '' : `, port ${[...new Set(ports)].join(', ')}`}
+    </span>
   )
 }

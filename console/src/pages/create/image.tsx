@@ -1,48 +1,85 @@
 /** A service from an image of a registry. */
-import { Select, TextInput } from '@mantine/core'
-import { useQuery } from '@tanstack/react-query'
+import { Button, Select, TextInput } from '@mantine/core'
+import { useMutation } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
-import { type FormProps, NameField, nameFrom, PortFields } from './fields.tsx'
+import { hostOf, isDockerHub, useRegistries } from './choices.ts'
+import { type Body, type FormProps, NameField, nameFrom, PortFields } from './fields.tsx'
 
 const imageForm =
   /^(?:(?<host>[\w-]+(?:\.[\w-]+)+(?::\d+)?|localhost(?::\d+)?)\/)?(?<name>[^:@]+?)(?::(?<tag>[^:@/]+))?(?:@(?<digest>sha256:[0-9a-f]+))?$/
 
-interface Registry {
-  id: string
-  name: string
-  url?: string | undefined
+interface ImageFieldsProps {
+  /** `image_name`, `tag` and `registry_id`. */
+  image: Body
+  put(fields: Body): void
+  problem(field: string): string | undefined
+  pointer: string
 }
 
-const hostOf = (url: string | undefined): string => (url ?? '').replace(/^https?:\/\//, '').replace(/\/.*$/, '')
-
-export const ImageForm = ({ body, change, problem }: FormProps) => {
+/** The tags that the registry has of an image, when somebody asks for them. */
+const Tags = ({ image, put }: Pick<ImageFieldsProps, 'image' | 'put'>) => {
   const { organizationId = '' } = usePlace()
-  const [text, setText] = useState('')
-  const registries = useQuery({
-    queryKey: ['registries', organizationId],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/organization/{organizationId}/containerRegistry', { params: { path: { organizationId } } }),
-        )
-      ).results as Registry[],
-    enabled: organizationId !== '',
+  const listing = useMutation({
+    mutationFn: async () => {
+      const path = { organizationId, containerRegistryId: String(image.registry_id) }
+      const query = { imageName: String(image.image_name) }
+      const { results } = await answerOf(
+        client.GET('/organization/{organizationId}/containerRegistry/{containerRegistryId}/images', {
+          params: { path, query },
+        }),
+      )
+      return results.find(({ image_name: name }) => name === query.imageName)?.versions ?? results[0]?.versions ?? []
+    },
   })
+  const tags = listing.data
+  return (
+    <div className="row wraps">
+      <Button
+        variant="default"
+        size="compact-sm"
+        disabled={!image.image_name || !image.registry_id}
+        loading={listing.isPending}
+        onClick={() => listing.mutate()}
+      >
+        List its tags
+      </Button>
+      {tags === undefined ? null : tags.length === 0 ? (
+        <span className="small dim">The registry lists none.</span>
+      ) : (
+        <Select
+          aria-label="Tag"
+          size="xs"
+          searchable
+          data={[...new Set(tags)]}
+          value={tags.includes(String(image.tag)) ? String(image.tag) : null}
+          placeholder="Choose a tag"
+          onChange={(tag) => (tag === null ? undefined : put({ tag }))}
+        />
+      )}
+      <span role="status" className="small" style={{ color: 'var(--bad)' }}>
+        {listing.error?.message ?? ''}
+      </span>
+    </div>
+  )
+}
+
+const wordsOf = ({ image_name: name, tag }: Body): string =>
+  name === undefined ? '' : `${String(name)}${String(tag).startsWith('sha256:') ? '@' : ':'}${String(tag)}`
+
+/** An image by the name that `docker pull` takes. */
+export const ImageFields = ({ image, put, problem, pointer }: ImageFieldsProps) => {
+  const { organizationId = '' } = usePlace()
+  const registries = useRegistries()
+  const [text, setText] = useState(wordsOf(image))
   const take = (next: string): void => {
     setText(next)
     const { host, name = '', tag, digest } = imageForm.exec(next.trim())?.groups ?? {}
-    const all = registries.data ?? []
-    const hub = all.find(({ url }) => /docker\.io$/.test(hostOf(url))) ?? all[0]
-    const registry = host === undefined ? hub : (all.find(({ url }) => hostOf(url) === host) ?? undefined)
-    const isNamed = body.name === undefined || body.name === '' || body.name === nameFrom(String(body.image_name ?? ''))
-    change({
-      image_name: name,
-      tag: digest ?? tag ?? 'latest',
-      registry_id: registry?.id ?? '',
-      ...(isNamed ? { name: nameFrom(name) } : {}),
-    })
+    const hub = registries.find(isDockerHub) ?? registries[0]
+    const registry = host === undefined ? hub : registries.find(({ url }) => hostOf(url) === host)
+    put({ image_name: name, tag: digest ?? tag ?? 'latest', registry_id: registry?.id ?? '' })
   }
   return (
     <>
@@ -53,17 +90,46 @@ export const ImageForm = ({ body, change, problem }: FormProps) => {
         data-autofocus
         value={text}
         onChange={(event) => take(event.currentTarget.value)}
-        error={problem('/image_name') ?? problem('/tag')}
+        error={problem(`${pointer}/image_name`) ?? problem(`${pointer}/tag`)}
         styles={{ input: { fontFamily: 'var(--mono)' } }}
+      />
+      <Tags
+        image={image}
+        put={(fields) => {
+          put(fields)
+          setText(wordsOf({ ...image, ...fields }))
+        }}
       />
       <Select
         label="Registry"
         required
-        data={(registries.data ?? []).map(({ id, name, url }) => ({ value: id, label: `${name} (${hostOf(url)})` }))}
-        value={String(body.registry_id ?? '') || null}
-        onChange={(value) => change({ registry_id: value })}
-        error={problem('/registry_id')}
+        data={registries.map(({ id, name, url }) => ({ value: id, label: `${name} (${hostOf(url)})` }))}
+        value={String(image.registry_id ?? '') || null}
+        onChange={(id) => put({ registry_id: id })}
+        error={problem(`${pointer}/registry_id`)}
       />
+      {registries.length > 0 || organizationId === '' ? null : (
+        <p className="note warn">
+          The organization has no registry yet.{' '}
+          <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'registries' }}>
+            Add one
+          </Link>{' '}
+          first.
+        </p>
+      )}
+    </>
+  )
+}
+
+export const ImageForm = ({ body, change, problem }: FormProps) => {
+  const put = (fields: Body): void => {
+    const isNamed = body.name === undefined || body.name === '' || body.name === nameFrom(String(body.image_name ?? ''))
+    const named = fields.image_name === undefined ? undefined : nameFrom(String(fields.image_name))
+    change({ ...fields, ...(isNamed && named !== undefined ? { name: named } : {}) })
+  }
+  return (
+    <>
+      <ImageFields image={body} put={put} problem={problem} pointer="" />
       <NameField {...{ body, change, problem }} />
       <PortFields {...{ body, change, problem }} />
     </>

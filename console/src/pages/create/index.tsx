@@ -1,59 +1,95 @@
-/** A new service, on one page: an image, a git repository, or a database. */
+/** A new service, on one page, in each way that one can be made. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
-import { type FormEvent, useState } from 'react'
+import { type FormEvent, type ReactNode, useState } from 'react'
 import { run } from '../../api/actions.ts'
 import { answerOf, client, type FieldProblem, Problem, toProblem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
-import { Icon } from '../../ui/icons.tsx'
+import { Icon, type IconName } from '../../ui/icons.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { addressOf } from '../../ui/shell.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
+import { codeOf } from './code.ts'
+import { CodePanel, useNames } from './code-panel.tsx'
 import { DatabaseForm } from './database.tsx'
-import type { Body } from './fields.tsx'
+import type { Body, FormProps } from './fields.tsx'
 import { GitForm } from './git.tsx'
+import { HelmForm } from './helm.tsx'
 import { ImageForm } from './image.tsx'
+import { JobForm } from './job.tsx'
+import { TemplatePage } from './template.tsx'
+import { TerraformForm, withoutDefaults } from './terraform.tsx'
 
-type Source = 'image' | 'git' | 'database'
+type Source = 'image' | 'git' | 'database' | 'job' | 'helm' | 'terraform'
+type Choice = Source | 'template'
 
-const sources: Record<Source, { icon: 'box' | 'branch' | 'database'; title: string; text: string; kind: read.Kind }> = {
-  image: { icon: 'box', title: 'Image', text: 'Run an image from a registry', kind: 'container' },
-  git: { icon: 'branch', title: 'Git repository', text: 'Build a Dockerfile and run it', kind: 'application' },
-  database: { icon: 'database', title: 'Database', text: 'PostgreSQL, MySQL, MongoDB or Redis', kind: 'database' },
+const choices: Record<Choice, { icon: IconName; title: string; text: string }> = {
+  template: { icon: 'copy', title: 'Template', text: 'A well-known application, ready to run' },
+  image: { icon: 'box', title: 'Image', text: 'Run an image from a registry' },
+  git: { icon: 'branch', title: 'Git repository', text: 'Build a Dockerfile and run it' },
+  database: { icon: 'database', title: 'Database', text: 'PostgreSQL, MySQL, MongoDB or Redis' },
+  job: { icon: 'restart', title: 'Job', text: 'A program that ends: by a schedule, or with deployments' },
+  helm: { icon: 'chevrons', title: 'Helm chart', text: 'Install a chart on a Kubernetes cluster' },
+  terraform: { icon: 'down', title: 'Terraform', text: 'Apply a module of a git repository' },
 }
 
-const parts = { image: ImageForm, git: GitForm, database: DatabaseForm }
-const beginnings: Record<Source, Body> = {
-  image: {},
-  git: { dockerfile_path: 'Dockerfile', build_mode: 'DOCKER' },
-  database: { mode: 'CONTAINER', accessibility: 'PRIVATE', storage: 10 },
+interface Way {
+  kind: Exclude<read.Kind, 'argocdApp'>
+  Part: (props: FormProps) => ReactNode
+  beginning: Body
+  /** What of the body is sent. */
+  toSend?: (body: Body) => Body
 }
 
-/** The same by the API; the token stays out of it. */
-const curlOf = (path: string, body: Body): string =>
-  [
-    `curl ${location.origin}${path} \\`,
-    `  -H "Authorization: Token $TOKEN" -H 'Content-Type: application/json' \\`,
-    `  -d '${JSON.stringify(body, null, 2).replaceAll("'", "'\\''")}'`,
-  ].join('\n')
+const ways: Record<Source, Way> = {
+  image: { kind: 'container', Part: ImageForm, beginning: {} },
+  git: { kind: 'application', Part: GitForm, beginning: { dockerfile_path: 'Dockerfile', build_mode: 'DOCKER' } },
+  database: {
+    kind: 'database',
+    Part: DatabaseForm,
+    beginning: { mode: 'CONTAINER', accessibility: 'PRIVATE', storage: 10 },
+  },
+  job: {
+    kind: 'job',
+    Part: JobForm,
+    beginning: { source: { image: {} }, schedule: { cronjob: { scheduled_at: '' } }, healthchecks: {} },
+  },
+  helm: {
+    kind: 'helm',
+    Part: HelmForm,
+    beginning: { source: { helm_repository: { chart_name: '', chart_version: '' } } },
+  },
+  terraform: {
+    kind: 'terraform',
+    Part: TerraformForm,
+    beginning: {
+      terraform_files_source: { git_repository: { url: '' } },
+      terraform_variables_source: { tf_var_file_paths: [], tf_vars: [] },
+      engine: 'TERRAFORM',
+      provider_version: { read_from_terraform_block: false, explicit_version: '' },
+      backend: { kubernetes: {} },
+    },
+    toSend: withoutDefaults,
+  },
+}
 
 const CreateForm = ({ source, environmentId }: { source: Source; environmentId: string }) => {
-  const { kind } = sources[source]
-  const [body, setBody] = useState<Body>(beginnings[source])
+  const { kind, Part, beginning, toSend = (each) => each } = ways[source]
+  const [body, setBody] = useState<Body>(beginning)
   const [problems, setProblems] = useState<readonly FieldProblem[]>([])
   const [failure, setFailure] = useState<string | null>(null)
   const queries = useQueryClient()
   const navigate = useNavigate()
   const may = useMay()
-  const path = `/environment/${environmentId}/${kind}`
+  const names = useNames(environmentId)
   const making = useMutation({
     async mutationFn(deploys: boolean) {
       const made = await answerOf(
         client.POST(`/environment/{environmentId}/${kind}` as '/environment/{environmentId}/container', {
           params: { path: { environmentId } },
-          body: body as never,
+          body: toSend(body) as never,
         }),
       )
       return { id: made.id, name: made.name, deploys }
@@ -77,7 +113,6 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
     setFailure(null)
     making.mutate(may('deploy'))
   }
-  const Part = parts[source]
   return (
     <form className="stack wide form" onSubmit={submit}>
       <Part
@@ -103,12 +138,7 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
           </Button>
         ) : null}
       </div>
-      <details>
-        <summary className="dim">The same with curl</summary>
-        <pre className="code" style={{ marginTop: 10 }}>
-          {curlOf(path, body)}
-        </pre>
-      </details>
+      <CodePanel code={() => codeOf(kind, toSend(body), environmentId, names)} />
     </form>
   )
 }
@@ -118,7 +148,7 @@ export const Create = () => {
   const environment = useQuery(read.environment(environmentId))
   const may = useMay()
   read.useTitle('New service', environment.data?.name)
-  if (!(kind in sources)) return <Failure error={new Problem(404, {})} />
+  if (!(kind in choices)) return <Failure error={new Problem(404, {})} />
   return (
     <Answer of={environment}>
       {() =>
@@ -126,11 +156,11 @@ export const Create = () => {
           <div className="stack wide">
             <h1>New service</h1>
             <nav
-              className="grid form"
-              style={{ gridTemplateColumns: 'repeat(auto-fit, minmax(180px, 1fr))' }}
+              className="grid"
+              style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(210px, 1fr))' }}
               aria-label="What it is made from"
             >
-              {Object.entries(sources).map(([each, { icon, title, text }]) => (
+              {Object.entries(choices).map(([each, { icon, title, text }]) => (
                 <Link
                   key={each}
                   to="/e/$environmentId/new/$kind"
@@ -150,7 +180,11 @@ export const Create = () => {
                 </Link>
               ))}
             </nav>
-            <CreateForm key={kind} source={kind as Source} environmentId={environmentId} />
+            {kind === 'template' ? (
+              <TemplatePage environmentId={environmentId} />
+            ) : (
+              <CreateForm key={kind} source={kind as Source} environmentId={environmentId} />
+            )}
           </div>
         ) : (
           <Failure error={new Problem(403, { message: 'Your role may not create services here.' })} />

@@ -63,13 +63,9 @@ const ServiceRow = memo(({ service, status, address, isChosen, choose, place }: 
         </td>
       )}
       <td>
-        {read.fullKinds.includes(service.kind) ? (
-          <Link to={addressOf(service)} className="main wrap">
-            {service.name}
-          </Link>
-        ) : (
-          <span className="strong wrap">{service.name}</span>
-        )}
+        <Link to={addressOf(service)} className="main wrap">
+          {service.name}
+        </Link>
         {status?.error === undefined ? null : (
           <p className="small wrap bad-text" style={{ maxWidth: 520 }}>
             {status.error.message}
@@ -136,7 +132,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
               <th className="of-time optional">Deployed</th>
             </tr>
           </thead>
-          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={7}>
+          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={chosen === null ? 6 : 7}>
             {(row, place) => (
               <ServiceRow
                 {...row}

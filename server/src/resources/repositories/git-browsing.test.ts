@@ -197,7 +197,8 @@ test('Dockerfiles, values and variables are read from a repository as they are w
   await open.commit(
     'forms',
     {
-      Dockerfile: 'ARG NODE=24\nFROM node:$NODE AS base\nARG TOKEN\nFROM base\nCMD ["x"]\n',
+      Dockerfile:
+        'ARG NODE=24\nFROM node:$NODE AS base\nARG TOKEN\nEXPOSE 8080/tcp 53/udp $PORT\nFROM base\nEXPOSE 9000\nCMD ["x"]\n',
       'bad/Dockerfile': 'NONSENSE x\n',
       'prod.tfvars': 'region = "eu" # here\nzones = ["a", "b"]\n',
       'env/dev.tfvars.json': '{"size":3,"name":"dev"}',
@@ -213,6 +214,19 @@ test('Dockerfiles, values and variables are read from a repository as they are w
   assert.match((await check('none')).body.message, /no such file/)
   assert.equal((await check('bad/Dockerfile')).status, 400)
   assert.equal((await check('../Dockerfile')).status, 400)
+  const found = await call('POST', `/environment/${environmentId}/inspectRepository`, {
+    git_repository: { url: git_repository.url },
+  })
+  assert.equal(found.body.branch, 'main')
+  assert.ok(found.body.branches.includes(git_repository.branch), JSON.stringify(found.body))
+  const inBranch = await call('POST', `/environment/${environmentId}/inspectRepository`, { git_repository })
+  assert.deepEqual(inBranch.body.dockerfiles, [
+    { path: 'Dockerfile', exposed_ports: [9000, 8080] },
+    { path: 'bad/Dockerfile', exposed_ports: [] },
+  ])
+  const absent = { ...git_repository, branch: 'none' }
+  const without = await call('POST', `/environment/${environmentId}/inspectRepository`, { git_repository: absent })
+  assert.deepEqual([without.body.branch, without.body.dockerfiles], ['none', []])
   const values = async (mode: object) =>
     (await call('POST', `${base}/listTfVarsFilesFromGitRepo`, { git_repository, mode })).body.results
   const dev = { source: 'env/dev.tfvars.json', variables: { size: '3', name: 'dev' } }

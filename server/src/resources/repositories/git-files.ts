@@ -72,6 +72,78 @@ const checkDockerfile = operation({
   },
 })
 
+const mostBranches = 500
+const mostDockerfiles = 50
+
+const isDockerfile = (path: string): boolean =>
+  /(^|\/)(Dockerfile|Containerfile)([.-][\w.-]+)?$|\.Dockerfile$/.test(path)
+
+const numbersIn = (text: string): number[] =>
+  [...text.matchAll(/(?:^|\s)(\d{1,5})(?:\/tcp)?(?=\s|$)/gi)].map(([, port]) => Number(port))
+
+/** The TCP ports that an image exposes: by its last stage, and those that this one begins with. */
+const exposedBy = (text: string): number[] => {
+  try {
+    const { stages } = parseDockerfile(text)
+    const byName = new Map(stages.map((stage) => [stage.name, stage]))
+    const ports = new Set<number>()
+    let stage = stages.at(-1)
+    while (stage !== undefined) {
+      for (const each of stage.instructions)
+        if (each.kind === 'other' && each.word === 'EXPOSE') for (const port of numbersIn(each.rest)) ports.add(port)
+      const base = byName.get(stage.base.toLowerCase())
+      byName.delete(stage.name)
+      stage = base === stage ? undefined : base
+    }
+    return [...ports].filter((port) => port > 0 && port < 65_536)
+  } catch (error) {
+    if (error instanceof DeploymentError) return []
+    throw error
+  }
+}
+
+const inspectBody = Type.Object({ git_repository: GitRepositoryToRead() })
+
+/** The branch that is wanted, else the one that is the usual one. */
+const branchOf = (wanted: string | undefined, branches: readonly string[]): string =>
+  wanted ?? ['main', 'master'].find((name) => branches.includes(name)) ?? branches[0] ?? 'main'
+
+const inspectRepository = operation({
+  id: 'inspectRepository',
+  method: 'POST',
+  path: '/environment/{environmentId}/inspectRepository',
+  tag: 'Environment',
+  summary:
+    'List what a repository has to build from: its branches, and the Dockerfiles of one with the ports they expose',
+  // It logs in with the git token, like the service that will use it.
+  scope: 'Write',
+  area: 'projects',
+  owner: nodeInPath('environment', 'environmentId'),
+  body: inspectBody,
+  status: 200,
+  answer: Type.Object({
+    branch: Text(1024),
+    branches: Type.Array(Text(1024)),
+    dockerfiles: Type.Array(Type.Object({ path: Text(4096), exposed_ports: Type.Array(Type.Integer()) })),
+  }),
+  async run(context) {
+    const { body, db, principal, parts } = context
+    await checkRefs(db, inspectBody, body, principal.organizationId)
+    const asked = body.git_repository as { branch?: string }
+    const source = await gitSourceFor(context as Context, completeGitRepository(body.git_repository))
+    const branches = await askingGit((signal) => parts.builder.branches(source, signal))
+    const branch = branchOf(asked.branch, branches)
+    const files = branches.includes(branch)
+      ? await readFiles(context as Context, { git_repository: { ...body.git_repository, branch } }, isDockerfile)
+      : []
+    return {
+      branch,
+      branches: branches.slice(0, mostBranches),
+      dockerfiles: files.slice(0, mostDockerfiles).map(({ path, text }) => ({ path, exposed_ports: exposedBy(text) })),
+    }
+  },
+})
+
 const valuesBody = Type.Object({
   git_repository: GitRepositoryToRead(),
   mode: Type.Object({
@@ -137,4 +209,4 @@ const parseVariables = operation({
   },
 })
 
-export const gitFileOperations: Operation[] = [checkDockerfile, listValues, parseVariables]
+export const gitFileOperations: Operation[] = [checkDockerfile, inspectRepository, listValues, parseVariables]

@@ -1,0 +1,335 @@
+/**
+ * The console for everyone: who has no mouse, who may only read, and whoever reads what strangers have written. On
+ * simulated deployments: what the engine does is shown elsewhere.
+ */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Browser, Locator, Page } from 'playwright-core'
+import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { until } from './support/until.ts'
+
+const skip = browserIsMissing
+const organizationSections = [
+  ...['members', 'roles', 'tokens', 'clusters', 'credentials', 'registries', 'charts', 'git', 'pushes', 'webhooks'],
+  ...['labels', 'audit', 'usage', 'general'],
+]
+const environmentSections = ['services', 'deployments', 'stages', 'previews', 'variables', 'settings']
+const serviceSections = ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings']
+
+/** Markup, a mark that turns what follows around, an escape sequence, and a word that nothing breaks. */
+const hostile = `<img src=x onerror="hacked=1"><script>hacked=1</script>\u202egnp.exe ${'W'.repeat(150)}`
+const escaped = `\u001b[31mred\u001b[0m\u001b]0;title\u0007 `
+
+let slipway: Slipway
+let git: GitServer
+let browser: Browser
+let organizationId = ''
+let projectId = ''
+let environmentId = ''
+let serviceId = ''
+let readerToken = ''
+
+const send = async (method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await slipway.api(method, path, body)
+  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+const furnish = async (): Promise<void> => {
+  organizationId = (await send('GET', '/organization')).results[0].id
+  const inOrganization = `/organization/${organizationId}`
+  projectId = (await send('POST', `${inOrganization}/project`, { name: hostile, description: hostile })).id
+  environmentId = (await send('POST', `/project/${projectId}/environment`, { name: hostile, mode: 'STAGING' })).id
+  const registry = { name: hostile, kind: 'DOCKER_HUB', url: 'https://docker.io', config: {}, description: hostile }
+  const registryId = (await send('POST', `${inOrganization}/containerRegistry`, registry)).id
+  const service = { name: hostile, image_name: 'fake/talk', tag: '1', registry_id: registryId, ports: [] }
+  serviceId = (await send('POST', `/environment/${environmentId}/container`, service)).id
+  await send('POST', '/variable', {
+    ...{ key: 'HOSTILE', value: `${hostile}${escaped}`.repeat(40).slice(0, 10_000), is_secret: false },
+    ...{ variable_scope: 'ENVIRONMENT', variable_parent_id: environmentId },
+  })
+  await send('POST', `${inOrganization}/labelsGroups`, { name: hostile, labels: [{ key: 'team', value: 'a' }] })
+  await send('POST', `${inOrganization}/gitToken`, { name: hostile, type: 'GITHUB', token: 'x', description: hostile })
+  await send('POST', `${inOrganization}/gitWebhook`, { description: hostile })
+  await send('POST', `${inOrganization}/customRole`, { name: hostile, description: hostile })
+  await send('POST', `/environment/${environmentId}/deploymentStage`, { name: hostile })
+  await send('POST', `/environment/${environmentId}/deploy`)
+  await until(async () => (await send('GET', `/environment/${environmentId}/status`)).state === 'DEPLOYED', {
+    what: 'the deployment to end',
+    timeoutMs: 60_000,
+  })
+  const scopes = ['Read']
+  readerToken = (await send('POST', `${inOrganization}/apiToken`, { name: hostile, scopes })).token
+}
+
+before(async () => {
+  if (skip !== false) return
+  await buildConsole()
+  git = await startGitServer()
+  await git.createRepository('shop')
+  await git.commit('shop', { Dockerfile: 'FROM fake/talk\nEXPOSE 8080\n' }, 'Say first')
+  slipway = await prepareSlipway({ fake: true })
+  await slipway.start()
+  await furnish()
+  browser = await openBrowser()
+})
+
+after(async () => {
+  await browser?.close()
+  await slipway?.remove()
+  await git?.close()
+})
+
+const signIn = async (token: string, width = 1440, colorScheme: 'light' | 'dark' = 'light'): Promise<Page> => {
+  const viewport = { width, height: 900 }
+  const page = await (await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' })).newPage()
+  page.setDefaultTimeout(20_000)
+  await page.goto(`${slipway.url}/sign-in`)
+  await page.getByRole('textbox', { name: 'Token' }).fill(token)
+  await page.keyboard.press('Enter')
+  await page.waitForURL('**/o/*')
+  return page
+}
+
+const pagesOf = (): string[] => [
+  `/o/${organizationId}`,
+  ...organizationSections.map((section) => `/o/${organizationId}/${section}`),
+  ...['environments', 'variables', 'settings'].map((section) => `/p/${projectId}/${section}`),
+  ...environmentSections.map((section) => `/e/${environmentId}/${section}`),
+  ...serviceSections.map((section) => `/s/container/${serviceId}/${section}`),
+]
+
+const settled = (page: Page): Promise<void> =>
+  page.locator('main').locator('table.list, .nothing h2, form, .log, .stages, .tile').first().waitFor()
+
+const visit = async (page: Page, path: string): Promise<void> => {
+  await page.goto(slipway.url + path)
+  await settled(page)
+}
+
+/** Texts with a mark that turns around what stands in the same line beside them. */
+const turned = `(() => {
+  const found = []
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!node.data.includes('\\u202e')) continue
+    for (let each = node.parentElement; each; each = each.parentElement) {
+      const { display, unicodeBidi } = getComputedStyle(each)
+      if (/isolate|plaintext/.test(unicodeBidi)) break
+      if (each.tagName === 'TEXTAREA' || each.tagName === 'TITLE') break
+      if (display !== 'inline' && display !== 'contents') {
+        if (each.textContent.trim() !== node.data.trim()) found.push(each.outerHTML.slice(0, 300))
+        break
+      }
+    }
+  }
+  return found
+})()`
+
+const isUnharmed = async (page: Page, what: string): Promise<void> => {
+  assert.equal(await page.evaluate('window.hacked'), undefined, what)
+  assert.equal(await page.locator('img[src="x"], main script').count(), 0, what)
+  assert.deepEqual(await page.evaluate(turned), [], `${what}: what stands beside it is turned around`)
+  const [page_, window_] = await page.evaluate<[number, number]>(
+    '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+  )
+  assert.ok(page_ <= window_, `${what} is ${page_} px wide in a window of ${window_}`)
+}
+
+for (const [width, scheme] of [
+  [1440, 'light'],
+  [390, 'dark'],
+] as const)
+  test(`what strangers have written is text and breaks no page, and axe finds nothing serious: ${width} px, ${scheme}`, {
+    skip,
+  }, async () => {
+    const page = await signIn(adminToken, width, scheme)
+    const dialogs: string[] = []
+    page.on('dialog', (dialog) => dialogs.push(dialog.message()))
+    for (const path of pagesOf()) {
+      await visit(page, path)
+      await isUnharmed(page, path)
+      await hasNoBarriers(page, path)
+    }
+    assert.deepEqual(dialogs, [])
+    await page.context().close()
+  })
+
+test('a log line of a megabyte with escape sequences is text and breaks no page', { skip }, async () => {
+  const page = await signIn(adminToken)
+  const line = `${escaped}${hostile}${'x'.repeat(1_000_000)}`
+  await page.routeWebSocket(/\/deployment\/logs/, (socket) => {
+    const details = { transmitter: { id: serviceId, name: hostile }, stage: { step: 'Build' } }
+    const wire = { type: 'info', timestamp: new Date().toISOString(), details, message: { safe_message: line } }
+    socket.send(JSON.stringify([wire]))
+  })
+  const { results } = await send('GET', `/environment/${environmentId}/deploymentHistoryV2`)
+  await page.goto(`${slipway.url}/e/${environmentId}/deployments/${results[0].identifier.execution_id}`)
+  await page.locator('.log-line .text').first().waitFor()
+  const shown = await page.locator('.log-line .text').first().textContent()
+  assert.match(shown ?? '', /^red <img src=x onerror/)
+  await isUnharmed(page, 'the log')
+  await page.context().close()
+})
+
+/** All that a reader may press: what looks, filters, copies or downloads. */
+const harmless =
+  /^(Copy|Change|Nodes|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Local.*|UTC.*|Copy .*|)$/i
+
+for (const who of ['a token that may only read', 'the role of a viewer'])
+  test(`${who} sees no button that would fail, on any page`, { skip }, async () => {
+    const viewer = '00000000-0000-4000-8000-000000000005'
+    const token = who.startsWith('a token')
+      ? readerToken
+      : (await send('POST', `/organization/${organizationId}/apiToken`, { name: 'viewer', role_id: viewer })).token
+    const page = await signIn(token)
+    for (const path of pagesOf()) {
+      await visit(page, path)
+      const names = await page
+        .locator('main')
+        .locator('button:visible:not([disabled])')
+        .evaluateAll('buttons => buttons.map((each) => (each.getAttribute("aria-label") ?? each.innerText).trim())')
+      assert.deepEqual(
+        (names as string[]).filter((name) => !harmless.test(name)),
+        [],
+        path,
+      )
+      const toWrite = page.locator(
+        'main a[href*="/new/"], main input[type=checkbox]:not([disabled]):not([aria-label^=Compare])',
+      )
+      assert.equal(await toWrite.count(), 0, path)
+    }
+    await page.context().close()
+  })
+
+const isFocused = (target: Locator): Promise<boolean> =>
+  target.evaluate('(element) => element === document.activeElement') as Promise<boolean>
+
+/** Goes to it as somebody without a mouse does. */
+const reach = async (page: Page, target: Locator, key = 'Tab'): Promise<void> => {
+  await target.waitFor()
+  for (let steps = 0; steps < 150; steps += 1) {
+    if (await isFocused(target)) return
+    await page.keyboard.press(key)
+  }
+  assert.fail(`not reached by ${key}: ${target}`)
+}
+
+const press = async (page: Page, target: Locator, key = 'Enter'): Promise<void> => {
+  await reach(page, target)
+  await page.keyboard.press(key)
+}
+
+const button = (page: Page, name: string | RegExp): Locator => page.getByRole('button', { name, exact: true }).first()
+
+const write = async (page: Page, label: string | RegExp, text: string): Promise<void> => {
+  await reach(page, page.getByRole('textbox', { name: label }).first())
+  await page.keyboard.press('Control+a')
+  await page.keyboard.type(text)
+}
+
+const pick = async (page: Page, menu: string, item: string): Promise<void> => {
+  await press(page, button(page, menu))
+  await reach(page, page.getByRole('menuitem', { name: item, exact: true }), 'ArrowDown')
+  await page.keyboard.press('Enter')
+}
+
+const agree = async (page: Page, name: string): Promise<void> => {
+  const dialog = page.getByRole('dialog')
+  await dialog
+    .getByText(/interrupt/)
+    .first()
+    .waitFor()
+  await press(page, dialog.getByRole('button', { name, exact: true }))
+  await dialog.waitFor({ state: 'hidden' })
+}
+
+const state = (page: Page, word: string): Promise<void> => page.locator('.head .state', { hasText: word }).waitFor()
+
+const tab = (page: Page, name: string): Promise<void> =>
+  press(page, page.locator('.tabs').getByRole('link', { name, exact: true }))
+
+test('everything from the first project to the delete is done by keyboard alone', { skip }, async () => {
+  const page = await signIn(adminToken)
+  await press(page, button(page, 'New project'))
+  await write(page, 'Name', 'keys')
+  await page.keyboard.press('Enter')
+  await page.waitForURL('**/p/*/environments')
+  await press(page, button(page, 'New environment'))
+  await write(page, 'Name', 'staging')
+  await page.keyboard.press('Enter')
+  await page.waitForURL('**/e/*/services')
+  const environment = page.url()
+
+  await press(page, page.getByRole('link', { name: 'New service' }))
+  await press(page, page.getByRole('link', { name: /Git repository/ }).first())
+  await write(page, 'Repository', git.url('shop'))
+  await press(page, button(page, 'Look at the repository'))
+  await page.getByText('Found').first().waitFor()
+  await press(page, button(page, 'Create and deploy'))
+  await page.waitForURL('**/s/application/*/overview')
+  await state(page, 'Running')
+
+  await tab(page, 'Deployments')
+  await press(page, page.locator('table a.main').first())
+  await page.locator('.log-line').first().waitFor()
+  await page.keyboard.press('e')
+  await page.waitForURL(environment)
+
+  await git.commit('shop', { Dockerfile: 'FROM fake/crash\nEXPOSE 8080\n' }, 'Break it')
+  await press(page, button(page, 'Deploy'))
+  await agree(page, 'Deploy')
+  await press(page, page.locator('.note.bad').getByRole('link', { name: 'See the deployment' }))
+  await press(page, button(page, 'Roll back'))
+  await agree(page, 'Roll back')
+  await page.keyboard.press('e')
+  await state(page, 'Deployed')
+
+  await press(page, page.getByRole('link', { name: 'shop', exact: true }))
+  await tab(page, 'Variables')
+  await press(page, button(page, 'New variable'))
+  await write(page, 'Key', 'GREETING')
+  await write(page, 'Value', 'hello')
+  await press(page, button(page, 'Save'))
+  await page.locator('.head .chip.warn', { hasText: 'Out of date' }).waitFor()
+  await tab(page, 'Logs')
+  await write(page, 'Search the log', 'line')
+  await page.locator('.log mark').first().waitFor()
+
+  await page.keyboard.press('Escape')
+  await page.goto(environment)
+  await press(page, button(page, 'Clone'))
+  await write(page, 'Name', 'copy')
+  await page.keyboard.press('Enter')
+  await page.waitForURL((url) => url.pathname.endsWith('/services') && url.href !== environment)
+  await page.getByRole('link', { name: 'shop', exact: true }).waitFor()
+  await tab(page, 'Stages')
+  const service = page.locator('[data-service]')
+  const stages = page.locator('.stages > section')
+  const before = await stages.evaluateAll('all => all.findIndex((each) => each.querySelector("[data-service]"))')
+  await press(page, service, 'ArrowLeft')
+  await until(
+    async () =>
+      (await stages.evaluateAll('all => all.findIndex((each) => each.querySelector("[data-service]"))')) !== before,
+    { what: 'the service in another stage' },
+  )
+  assert.equal(await isFocused(service), true)
+  await tab(page, 'Services')
+  await press(page, page.getByRole('checkbox', { name: 'Choose shop' }), 'Space')
+  await press(page, page.getByLabel('Chosen services').getByRole('button', { name: 'Delete' }))
+  await write(page, /^Type shop/, 'shop')
+  await agree(page, 'Delete')
+  await page.getByText('No services yet').waitFor()
+
+  await page.goto(environment)
+  await pick(page, 'More actions', 'Stop')
+  await agree(page, 'Stop')
+  await state(page, 'Stopped')
+  await pick(page, 'More actions', 'Delete')
+  await write(page, /^Type staging/, 'staging')
+  await agree(page, 'Delete')
+  await page.waitForURL('**/p/*/environments')
+  await page.context().close()
+})
