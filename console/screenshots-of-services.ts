@@ -1,6 +1,7 @@
 /** One service of every other kind, and the pages of them all and of the ways in which they are made. */
 import type { Page } from 'playwright-core'
 import type { Json } from '../server/test/support/slipway/slipway.ts'
+import { until } from '../server/test/support/until.ts'
 
 type Call = (method: string, path: string, body?: unknown) => Promise<Json>
 
@@ -50,7 +51,12 @@ export const furnishOthers = async (
     await call('POST', `/job/${id}/deploy`)
     await settle()
   }
-  for (let runs = 0; runs < 3; runs += 1) await call('POST', `/job/${cronId}/run`)
+  const isIdle = async (): Promise<boolean> =>
+    (await call('GET', `/job/${cronId}/run`)).results.every(({ state }: Json) => state !== 'RUNNING')
+  for (let runs = 0; runs < 3; runs += 1) {
+    await call('POST', `/job/${cronId}/run`)
+    await until(isIdle, { what: 'the run to end' })
+  }
   return { cronId, lifecycleId, helmId, terraformId, argoId }
 }
 
