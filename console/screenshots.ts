@@ -9,6 +9,7 @@ import type { BrowserContext, Page } from 'playwright-core'
 import { browserIsMissing, buildConsole, openBrowser } from '../server/test/support/browser.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from '../server/test/support/slipway/slipway.ts'
 import { until } from '../server/test/support/until.ts'
+import { furnishOthers, type Others, shotsOfServices } from './screenshots-of-services.ts'
 
 const folder = fileURLToPath(new URL('screenshots/', import.meta.url))
 const widths = { wide: 1440, middle: 1024, phone: 390 }
@@ -22,6 +23,7 @@ interface Place {
   containerId: string
   databaseId: string
   executionId: string
+  others: Others
 }
 
 const send = async (slipway: Slipway, method: string, path: string, body?: unknown): Promise<Json> => {
@@ -99,6 +101,10 @@ const furnish = async (slipway: Slipway): Promise<Place> => {
   })
   await call('POST', `/environment/${environment.id}/deploy`)
   await settle(slipway, environment.id)
+  await call('POST', `/container/${web.id}/customDomain`, { domain: 'shop.example.org', generate_certificate: true })
+  const others = await furnishOthers(call, { environmentId: environment.id, registryId }, () =>
+    settle(slipway, environment.id),
+  )
   const broken = await container('reviews', 'fake/crash')
   await call('POST', `/container/${broken.id}/deploy`)
   await settle(slipway, environment.id)
@@ -118,6 +124,7 @@ const furnish = async (slipway: Slipway): Promise<Place> => {
     containerId: web.id,
     databaseId: database.id,
     executionId: results[0].identifier.execution_id,
+    others,
   }
 }
 
@@ -138,6 +145,7 @@ export const shotsOf = ({
   containerId,
   databaseId,
   executionId,
+  others,
 }: Place): Record<string, Shot> => ({
   overview: { path: `/o/${organizationId}` },
   'overview-palette': { path: `/o/${organizationId}`, act: (page) => page.keyboard.press('Control+k') },
@@ -172,6 +180,7 @@ export const shotsOf = ({
   'service-domains': { path: `/s/container/${containerId}/domains` },
   'service-settings': { path: `/s/container/${containerId}/settings` },
   database: { path: `/s/database/${databaseId}/overview` },
+  ...shotsOfServices(others, { containerId, databaseId, emptyId }),
   members: { path: `/o/${organizationId}/members` },
   roles: { path: `/o/${organizationId}/roles` },
   tokens: { path: `/o/${organizationId}/tokens` },

@@ -1,0 +1,236 @@
+/**
+ * The console's pages of services of every kind and the ways in which they are made, in a real browser. Each page that is
+ * seen on the way has nothing serious for axe, and none throws. Deployments are simulated.
+ */
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { after, before, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { furnishOthers, type Others, shotsOfServices } from '../../console/screenshots-of-services.ts'
+import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
+import { type GitServer, startGitServer } from './support/peers/git-server.ts'
+import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { until } from './support/until.ts'
+
+const skip = browserIsMissing
+const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+let slipway: Slipway
+let git: GitServer
+let browser: Browser
+let page: Page
+let environmentId = ''
+let emptyId = ''
+let containerId = ''
+let databaseId = ''
+let others: Others
+const complaints: string[] = []
+
+const send = async (method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await slipway.api(method, path, body)
+  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+const settle = (): Promise<unknown> =>
+  until(async () => /^(DEPLOYED|.*_ERROR)$/.test((await send('GET', `/environment/${environmentId}/status`)).state), {
+    what: 'the deployment to end',
+  })
+
+const furnish = async (): Promise<void> => {
+  const organizationId = (await send('GET', '/organization')).results[0].id
+  const registries = `/organization/${organizationId}/containerRegistry`
+  const hub = { name: 'hub', kind: 'DOCKER_HUB', url: 'https://docker.io', config: {} }
+  const registryId = (await send('POST', registries, hub)).id
+  const projectId = (await send('POST', `/organization/${organizationId}/project`, { name: 'shop' })).id
+  const environments = `/project/${projectId}/environment`
+  environmentId = (await send('POST', environments, { name: 'live', mode: 'PRODUCTION' })).id
+  emptyId = (await send('POST', environments, { name: 'empty', mode: 'DEVELOPMENT' })).id
+  containerId = (
+    await send('POST', `/environment/${environmentId}/container`, {
+      ...{ name: 'web', image_name: 'fake/serve', tag: '1', registry_id: registryId },
+      ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+    })
+  ).id
+  databaseId = (
+    await send('POST', `/environment/${environmentId}/database`, {
+      ...{ name: 'main', type: 'POSTGRESQL', version: '16', mode: 'CONTAINER' },
+    })
+  ).id
+  await send('POST', `/container/${containerId}/customDomain`, { domain: 'shop.example.org' })
+  others = await furnishOthers(send, { environmentId, registryId }, settle)
+}
+
+before(async () => {
+  if (skip !== false) return
+  await buildConsole()
+  git = await startGitServer()
+  await git.createRepository('shop')
+  await git.commit('shop', { 'deploy/Dockerfile': 'FROM busybox:1\nEXPOSE 8080\n' }, 'First')
+  slipway = await prepareSlipway({ fake: true })
+  await slipway.start()
+  await furnish()
+  browser = await openBrowser()
+  page = await (await browser.newContext({ reducedMotion: 'reduce' })).newPage()
+  page.setDefaultTimeout(20_000)
+  page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error.stack}`))
+  page.on('console', (message) => {
+    if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`)
+  })
+  await page.goto(slipway.url)
+  await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
+  await page.keyboard.press('Enter')
+  await page.locator('main h1').waitFor()
+})
+
+after(async () => {
+  await browser?.close()
+  await slipway?.remove()
+  await git?.close()
+})
+
+const goTo = async (path: string): Promise<void> => {
+  await page.goto(slipway.url + path)
+  await page.locator('main h1').first().waitFor()
+}
+
+/** Looks again: what is just appearing has little contrast for a moment. */
+const hasNoBarriers = async (name: string): Promise<void> => {
+  await page.evaluate(readFileSync(axeFile, 'utf8'))
+  let found: string[] = []
+  const isFree = async (): Promise<boolean> => {
+    const { violations } = await page.evaluate<Json>('axe.run({ resultTypes: ["violations"] })')
+    found = violations
+      .filter(({ impact }: Json) => impact === 'serious' || impact === 'critical')
+      .map(({ id, nodes }: Json) => `${id}: ${nodes.map(({ html }: Json) => html).slice(0, 3)}`)
+    return found.length === 0
+  }
+  await until(isFree, { timeoutMs: 5000, what: `${name} without barriers` }).catch(() => {})
+  assert.deepEqual(found, [], name)
+}
+
+const isWide = (): Promise<boolean> =>
+  page.evaluate<boolean>('document.documentElement.scrollWidth > document.documentElement.clientWidth')
+
+test('every page of every kind of service is whole, for axe and on a phone', { skip }, async () => {
+  const shots = shotsOfServices(others, { containerId, databaseId, emptyId })
+  for (const [name, { path, act }] of Object.entries(shots)) {
+    await page.setViewportSize({ width: 390, height: 800 })
+    await goTo(path)
+    await act?.(page)
+    await hasNoBarriers(name)
+    assert.equal(await isWide(), false, `${name} is wider than a phone`)
+    await page.setViewportSize({ width: 1280, height: 800 })
+  }
+  assert.deepEqual(complaints, [])
+})
+
+test('a repository shows its branches, Dockerfiles and ports, and becomes an application', { skip }, async () => {
+  await goTo(`/e/${emptyId}/new/git`)
+  await page.getByRole('textbox', { name: 'Repository' }).fill(git.url('shop'))
+  await page.keyboard.press('Tab')
+  await page.getByText(/Found one branch, on main one Dockerfile, port 8080/).waitFor()
+  assert.equal(await page.getByRole('combobox', { name: 'Dockerfile' }).inputValue(), 'deploy/Dockerfile')
+  assert.equal(await page.getByRole('textbox', { name: 'Port' }).inputValue(), '8080')
+  await page.getByRole('button', { name: 'Create only' }).click()
+  await page.waitForURL('**/s/application/*/overview')
+  await page.getByText('deploy/Dockerfile').waitFor()
+})
+
+test('a template becomes its services, and is deployed; the database tells the application its address', {
+  skip,
+}, async () => {
+  await goTo(`/e/${emptyId}/new/template`)
+  await page.getByRole('textbox', { name: 'Search the templates' }).fill('wordp')
+  await page.getByRole('link', { name: /WordPress/ }).click()
+  await page.getByRole('textbox', { name: 'Name' }).fill('blog')
+  await page.getByRole('button', { name: 'Create and deploy' }).click()
+  await page.waitForURL('**/s/container/*/overview')
+  await page.locator('.head .state', { hasText: 'Running' }).waitFor()
+  const { results } = await send('GET', `/environment/${emptyId}/services`)
+  const names = results.map(({ name }: Json) => name)
+  assert.deepEqual(names.filter((name: string) => name.startsWith('blog')).sort(), ['blog', 'blog-db'])
+})
+
+test('a job runs at once, and what it printed is read; a wrong schedule is told at its field', { skip }, async () => {
+  await goTo(`/e/${emptyId}/new/job`)
+  await page.getByRole('textbox', { name: 'Image' }).fill('fake/task:1')
+  await page.getByRole('textbox', { name: 'Schedule' }).fill('every day')
+  await page.getByRole('button', { name: 'Create only' }).click()
+  await page.locator('.mantine-InputWrapper-error').first().waitFor()
+  await page.getByRole('textbox', { name: 'Schedule' }).fill('0 3 * * *')
+  await page.getByRole('button', { name: 'Create only' }).click()
+  await page.waitForURL('**/s/job/*/overview')
+  await goTo(`/s/job/${others.cronId}/runs`)
+  const logs = page.getByRole('button', { name: 'Log', exact: true })
+  await logs.nth(2).waitFor()
+  await page.getByRole('button', { name: 'Run now' }).click()
+  await logs.nth(3).waitFor()
+  await logs.first().click()
+  await page.locator('.log-line', { hasText: 'collecting' }).waitFor()
+  await page.locator('.tabs').getByRole('link', { name: 'Overview' }).click()
+  await page.locator('td', { hasText: 'reports-7' }).first().waitFor()
+})
+
+test('an advanced setting is found, changed, refused at its field and set back to its default', { skip }, async () => {
+  await goTo(`/s/container/${containerId}/advanced`)
+  await page.getByRole('textbox', { name: 'Search the advanced settings' }).fill('body_size')
+  await page.waitForURL('**/advanced?q=body_size')
+  const field = page.locator('.setting input')
+  assert.equal(await field.count(), 1)
+  await field.fill('-5')
+  await page.getByRole('button', { name: 'Save' }).click()
+  await page.locator('.mantine-InputWrapper-error').waitFor()
+  await field.fill('7')
+  await page.getByRole('button', { name: 'Save' }).click()
+  await page.getByText('Saved. The next deployment applies it.').waitFor()
+  const now = await send('GET', `/container/${containerId}/advancedSettings`)
+  assert.equal(now['network.ingress.proxy_body_size_mb'], 7)
+  await page.getByRole('button', { name: 'Reset' }).click()
+  assert.equal(await field.inputValue(), '100')
+  // What was not saved is not left by accident.
+  const asked = page.waitForEvent('dialog')
+  const left = page.locator('.tabs').getByRole('link', { name: 'Overview' }).click()
+  await (await asked).dismiss()
+  await left
+  assert.match(page.url(), /advanced/)
+  await page.getByRole('button', { name: 'Discard' }).click()
+})
+
+test('a domain is checked, and a certificate that is none is refused at its field', { skip }, async () => {
+  await goTo(`/s/container/${containerId}/domains`)
+  await page.getByRole('button', { name: 'Check the DNS records' }).click()
+  await page.locator('td .state').first().waitFor()
+  await page.getByRole('button', { name: 'Certificate', exact: true }).click()
+  await page.getByRole('textbox', { name: 'Certificate (PEM)' }).fill('none')
+  await page.getByRole('textbox', { name: 'Private key (PEM)' }).fill('none')
+  await page.getByRole('button', { name: 'Upload' }).click()
+  await page.getByRole('dialog').locator('.mantine-InputWrapper-error, .note.bad').first().waitFor()
+})
+
+test('who may only read sees every kind, and no button that would fail', { skip }, async () => {
+  const organizationId = (await send('GET', '/organization')).results[0].id
+  const { token } = await send('POST', `/organization/${organizationId}/apiToken`, { name: 'reader', scopes: ['Read'] })
+  const context = await browser.newContext()
+  const reader = await context.newPage()
+  reader.setDefaultTimeout(20_000)
+  const { cronId, helmId, terraformId, argoId } = others
+  await reader.goto(`${slipway.url}/s/job/${cronId}/runs`)
+  await reader.getByRole('textbox', { name: 'Token' }).fill(token)
+  await reader.getByRole('button', { name: 'Sign in' }).click()
+  await reader.waitForURL('**/runs')
+  const forbidden =
+    /^(Deploy|Run now|Plan only|Unlock the state|Move the state|More actions|Save|Add|Certificate|Remove|Reset|Create)/
+  const kinds = { job: cronId, helm: helmId, terraform: terraformId, argocdApp: argoId, container: containerId }
+  for (const [kind, id] of Object.entries(kinds))
+    for (const section of ['overview', 'settings', ...(kind === 'argocdApp' ? [] : ['advanced'])]) {
+      await reader.goto(`${slipway.url}/s/${kind}/${id}/${section}`)
+      await reader.locator('main h1').waitFor()
+      await reader.locator('main form, main .split').first().waitFor()
+      const buttons = reader.locator('main').getByRole('button', { name: forbidden })
+      assert.equal(await buttons.count(), 0, `${kind} ${section}`)
+    }
+  await context.close()
+  assert.deepEqual(complaints, [])
+})
