@@ -22,10 +22,11 @@ import { createSharedRouter, type SharedRouter } from './clusters/shared-router.
 import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
-import { readRegistryCredentials } from './deployments/images/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryPlace } from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
+import { createImagePush } from './images/push.ts'
 import { keepAlive } from './keep-alive.ts'
 import { createKeyedLock } from './lib/concurrency/keyed-lock.ts'
 import { defaultConnection } from './lib/docker/engine-connection.ts'
@@ -218,7 +219,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const { settings, database, sealer, log, work } = foundation
   const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
   const others = { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
+  const pushes = {
+    push: createImagePush({ outbound: foundation.outbound, clock: systemClock }),
+    registry: (organizationId: string, id: string) => readRegistryPlace(database, sealer, organizationId, id),
+  }
+  const clusters = createClusters({ database, runtime, builder: imageBuilder, others, pushes })
   const builder = builderOver(clusters)
   await clusters.start()
   const engine: DeploymentEngine = createDeploymentEngine({

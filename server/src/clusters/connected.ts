@@ -79,6 +79,8 @@ const serviceAddressOf = async (
 export const createConnected = (
   parts: ConnectedParts,
   make: (clusterId: string, runtime: Runtime, more: Partial<Cluster>) => Cluster,
+  /** Of a cluster whose machines pull what they run. */
+  pushedBuilder: (clusterId: string) => Cluster['builder'],
 ): Connected => {
   const { database, sealer, engines, openKubernetes, clock, log } = parts
   const entries = new Map<string, Entry>()
@@ -108,7 +110,11 @@ export const createConnected = (
   }
   const openOther = async (row: KubernetesRow): Promise<Opened> => {
     const { kubernetes, runtime } = await connectKubernetes(row, await openKubeconfig(sealer, row), openKubernetes)
-    const cluster = make(row.clusterId, runtime, { runsServices: false, nodes: kubernetes.nodes })
+    const cluster = make(row.clusterId, runtime, {
+      runsServices: false,
+      nodes: kubernetes.nodes,
+      builder: pushedBuilder(row.clusterId),
+    })
     const version = async (signal: AbortSignal) => {
       // Nobody holds it, for nothing runs there.
       const [{ version: its }] = await Promise.all([kubernetes.look(signal), learnCapacity(database, cluster)])

@@ -1,7 +1,7 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Ability, Workload } from '../../runtimes/runtime.ts'
-import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest } from '../deployments.ts'
+import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest, type Source } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
@@ -60,13 +60,15 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
 }
 
 /** What a cluster lacks for a service; null when it lacks nothing. */
-export type Lacking = (of: Needs) => string | null
+export type Lacking = (of: Needs, source?: Pick<Source, 'from'>) => string | null
 
-/** `limits`: whether it limits volumes; null if it never said. */
+/** `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. */
 export const lackingOf =
-  (abilities: ReadonlySet<Ability>, limits: boolean | null, sizes: VolumeSizes): Lacking =>
-  (of) =>
-    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes)
+  (abilities: ReadonlySet<Ability>, limits: boolean | null, sizes: VolumeSizes, builds: string | null = null): Lacking =>
+  (of, source) =>
+    abilityRefusal(abilities, of) ??
+    sizeRefusal(sizes, limits, of.volumes) ??
+    (source?.from === 'git' ? builds : null)
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
@@ -79,9 +81,9 @@ export const deployRefusal = async (
   const refusal = kind.refusal?.(spec) ?? null
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
-  const lacks = lacking(kind.workload(spec))
-  if (lacks !== null) return lacks
   const source = kind.source(spec)
+  const lacks = lacking(kind.workload(spec), source)
+  if (lacks !== null) return lacks
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }
 
