@@ -22,7 +22,11 @@ import { createSharedRouter, type SharedRouter } from './clusters/shared-router.
 import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
-import { readRegistryCredentials, readRegistryPlace } from './deployments/images/registry-credentials.ts'
+import {
+  readRegistryCredentials,
+  readRegistryLogins,
+  readRegistryPlace,
+} from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -218,9 +222,13 @@ const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: st
 const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
   const { settings, database, sealer, log, work } = foundation
   const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
-  const others = { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
+  const { ownerId, outbound } = foundation
+  const registryLogins = (organizationId: string, host: string) =>
+    readRegistryLogins(database, sealer, organizationId, host)
+  const services = { ownerId, outbound, registryLogins }
+  const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const pushes = {
-    push: createImagePush({ outbound: foundation.outbound, clock: systemClock }),
+    push: createImagePush({ outbound, clock: systemClock }),
     registry: (organizationId: string, id: string) => readRegistryPlace(database, sealer, organizationId, id),
   }
   const clusters = createClusters({ database, runtime, builder: imageBuilder, others, pushes })

@@ -215,7 +215,8 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
       const there = isFresh ? null : await findBuilt(request, key, signal, destination)
       if (there !== null) return there
       const built = await buildHere()
-      const save = (inner: AbortSignal) => engine.stream('GET', `/images/${built.imageId}/get`, { signal: inner, deadlineMs: saveDeadlineMs })
+      const save = (inner: AbortSignal) =>
+        engine.stream('GET', `/images/${built.imageId}/get`, { signal: inner, deadlineMs: saveDeadlineMs })
       try {
         return { ...built, ...(await destination.take({ ...built, save }, output.write, signal)) }
       } finally {

@@ -30,10 +30,8 @@ export interface ServiceRef extends ServiceKey {
 export interface Cluster {
   /** Rows that stand for one engine have one key: see local.ts. */
   readonly key: string
-  /** Whether this server knows how to reach it. */
+  /** Whether this server knows how to reach it: services can run there. */
   readonly isConnected: boolean
-  /** Whether services can run there; else it is only looked at, if it is connected. */
-  readonly runsServices: boolean
   readonly runtime: Runtime
   /** Builds images for what runs there. */
   readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
@@ -74,7 +72,7 @@ export interface ClustersParts {
 
 export const createClusters = ({ database, runtime, builder = noBuilder, others, pushes }: ClustersParts): Clusters => {
   const make = (key: string, its: Runtime, more: Partial<Cluster>): Cluster => ({
-    ...{ key, isConnected: true, runsServices: true, nodes: null, builder: noBuilder, runtime: its },
+    ...{ key, isConnected: true, nodes: null, builder: noBuilder, runtime: its },
     ...more,
     ingress: its.ingress,
     images: its.images,
@@ -88,16 +86,14 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others,
   const locals = new Set<string>()
 
   const of: Clusters['of'] = async (clusterId, db = database) => {
-      if (locals.has(clusterId)) return local
-      const [row] = await db.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
-        clusterId,
-      ])
-      if (row === undefined || !isLocal(row.spec))
-        return (
-          (await connected?.find(clusterId)) ?? make(clusterId, noRuntime, { isConnected: false, runsServices: false })
-        )
-      locals.add(clusterId)
-      return local
+    if (locals.has(clusterId)) return local
+    const [row] = await db.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
+      clusterId,
+    ])
+    if (row === undefined || !isLocal(row.spec))
+      return (await connected?.find(clusterId)) ?? make(clusterId, noRuntime, { isConnected: false })
+    locals.add(clusterId)
+    return local
   }
 
   return {

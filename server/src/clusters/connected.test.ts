@@ -54,6 +54,7 @@ const startServer = async () => {
       openKubernetes: () => {
         throw new Error('not asked')
       },
+      services: undefined as never,
       clock: systemClock,
       log: createLog('silent'),
       work: createWorkRegistry(systemClock),

@@ -11,20 +11,26 @@ import type { Runtime } from '../runtimes/runtime.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { createLoop, type WorkParts } from '../work/loop.ts'
-import { learnCapacity } from './capacity.ts'
 import type { Cluster } from './clusters.ts'
 import { connectionOf, type EngineRow, type EngineSpec, type Engines, openSecrets, readEngineRows } from './engines.ts'
-import { connectKubernetes, type KubernetesRow, openKubeconfig, readKubernetesRows } from './kubernetes.ts'
+import {
+  connectKubernetes,
+  type KubernetesRow,
+  type KubernetesServices,
+  openKubeconfig,
+  readKubernetesRows,
+} from './kubernetes.ts'
 
 export interface ConnectedParts extends WorkParts {
   database: Database
   sealer: Sealer
   engines: Engines
   openKubernetes: OpenKubernetes
+  /** For services on Kubernetes clusters. */
+  services: KubernetesServices
 }
 
 export interface Connected {
-  /** Those that services can run on. */
   all(): Cluster[]
   /** Undefined for one that this server does not reach. */
   find(clusterId: string): Promise<Cluster | undefined>
@@ -82,7 +88,7 @@ export const createConnected = (
   /** Of a cluster whose machines pull what they run. */
   pushedBuilder: (clusterId: string) => Cluster['builder'],
 ): Connected => {
-  const { database, sealer, engines, openKubernetes, clock, log } = parts
+  const { database, sealer, engines, openKubernetes, services, clock, log } = parts
   const entries = new Map<string, Entry>()
   const closing = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -109,17 +115,10 @@ export const createConnected = (
     return { cluster: make(clusterId, runtime, { builder }), clear, version }
   }
   const openOther = async (row: KubernetesRow): Promise<Opened> => {
-    const { kubernetes, runtime } = await connectKubernetes(row, await openKubeconfig(sealer, row), openKubernetes)
-    const cluster = make(row.clusterId, runtime, {
-      runsServices: false,
-      nodes: kubernetes.nodes,
-      builder: pushedBuilder(row.clusterId),
-    })
-    const version = async (signal: AbortSignal) => {
-      // Nobody holds it, for nothing runs there.
-      const [{ version: its }] = await Promise.all([kubernetes.look(signal), learnCapacity(database, cluster)])
-      return its
-    }
+    const kubeconfig = await openKubeconfig(sealer, row)
+    const { kubernetes, runtime } = await connectKubernetes(row, kubeconfig, openKubernetes, services)
+    const cluster = make(row.clusterId, runtime, { nodes: kubernetes.nodes, builder: pushedBuilder(row.clusterId) })
+    const version = async (signal: AbortSignal) => (await kubernetes.look(signal)).version
     return { cluster, clear: async () => {}, version }
   }
   const connect = async (row: { clusterId: string; version: string }, open: () => Promise<Opened>): Promise<void> => {
@@ -167,7 +166,7 @@ export const createConnected = (
   const ends: (() => unknown)[] = []
 
   return {
-    all: () => [...entries.values()].map(({ cluster }) => cluster).filter(({ runsServices }) => runsServices),
+    all: () => [...entries.values()].map(({ cluster }) => cluster),
     async find(clusterId) {
       if (!entries.has(clusterId)) await refresh(clusterId)
       return entries.get(clusterId)?.cluster

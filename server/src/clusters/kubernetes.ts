@@ -1,6 +1,5 @@
 /**
- * Clusters that are Kubernetes, by the kubeconfig of their credentials: which rows are, and what this server does with
- * them. It looks at them and runs nothing there yet.
+ * Clusters that are Kubernetes, by the kubeconfig of their credentials: which rows are, and how services run there.
  */
 import { parseKubeconfig } from '../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
@@ -8,11 +7,11 @@ import type { Secret } from '../lib/secret.ts'
 import type { Kubernetes, KubernetesFacts, OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
 import { capacityOf } from '../runtimes/kubernetes/nodes.ts'
 import { describeActs } from '../runtimes/kubernetes/rights.ts'
+import type { KubernetesRuntimeParts } from '../runtimes/kubernetes/runtime.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { namesKubernetesSql } from './local.ts'
-import { noRuntime } from './no-runtime.ts'
 
 export interface KubernetesRow {
   clusterId: string
@@ -24,10 +23,16 @@ export interface KubernetesRow {
   sealed: Record<string, string>
   /** Of the cluster that it was when it was registered; null if nothing was. */
   claimedId: string | null
+  /** Of Kubernetes, as it last said. */
+  engineVersion: string | null
 }
 
+/** What services on a cluster need of this server. */
+export type KubernetesServices = Pick<KubernetesRuntimeParts, 'ownerId' | 'outbound' | 'registryLogins'>
+
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
-  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId"`
+  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId",
+  u.version as "engineVersion"`
 
 /** The clusters that are Kubernetes, or one of them. */
 export const readKubernetesRows = (db: Queryable, clusterId: string | null = null): Promise<KubernetesRow[]> =>
@@ -36,7 +41,7 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
        left join cluster_engine u on u.cluster_id = c.id
      where $1::uuid is null or c.id = $1
      union all select m.id, m.organization_id, null, m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, ''),
-       jsonb_build_object('kubeconfig', m.sealed), u.engine_id
+       jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version
      from managed_cluster m left join cluster_engine u on u.cluster_id = m.id
      where m.sealed is not null and ($1::uuid is null or m.id = $1)
      order by "clusterId"`,
@@ -75,11 +80,12 @@ export const refuseMissing = ({ missing }: KubernetesFacts): void => {
   throw new KubernetesError(403, `The login of the kubeconfig lacks these rights in the cluster: ${rights}.`)
 }
 
-/** What this server does with one of them: `runtime` answers whether it is there, and starts nothing. */
+/** What this server does with one of them. Nothing is asked of it yet. */
 export const connectKubernetes = async (
   row: KubernetesRow,
   kubeconfig: Secret,
   open: OpenKubernetes,
+  services: KubernetesServices,
 ): Promise<{ kubernetes: Kubernetes; runtime: Runtime }> => {
   const kubernetes = open(await parseKubeconfig(kubeconfig.reveal()))
   const ping = async (): Promise<void> => {
@@ -89,5 +95,6 @@ export const connectKubernetes = async (
     throw new KubernetesError(403, 'Another cluster answers at this address than the one that was registered.')
   }
   const capacity = async () => capacityOf(await kubernetes.nodes())
-  return { kubernetes, runtime: { ...noRuntime, ping, capacity, close: kubernetes.close } }
+  const common = { ping, capacity, close: kubernetes.close, version: row.engineVersion ?? '' }
+  return { kubernetes, runtime: await kubernetes.runtime({ ...services, ...common }) }
 }

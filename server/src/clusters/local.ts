@@ -1,7 +1,7 @@
 /**
  * Which clusters this server reaches: the default ones, one of each organization, which are all the engine of its own
- * machine; those whose credentials name a Docker engine; and those whose credentials have a kubeconfig, on which it runs
- * nothing yet. This is the one place that knows.
+ * machine; those whose credentials name a Docker engine; and those that are Kubernetes, by the kubeconfig of their
+ * credentials or by what a module has told. This is the one place that knows.
  */
 import type { Queryable } from '../store/database.ts'
 
@@ -47,13 +47,11 @@ export const isReachedSql = (row: string): string =>
 
 /** Why nothing can be deployed to the cluster of an environment; null when it can. */
 export const clusterRefusal = async (tx: Queryable, environmentId: string): Promise<string | null> => {
-  const [row] = await tx.query<{ runsServices: boolean; isKubernetes: boolean }>(
-    `select ${isLocalSql('d')} or ${isEngineSql('d')} as "runsServices", ${isKubernetesSql('d')} as "isKubernetes"
+  const [row] = await tx.query<{ isReached: boolean }>(
+    `select ${isReachedSql('d')} as "isReached"
      from node e join node d on d.id = (e.spec ->> 'cluster_id')::uuid and d.kind = 'cluster' where e.id = $1`,
     [environmentId],
   )
-  if (row === undefined || row.runsServices) return null
-  if (row.isKubernetes)
-    return 'The cluster of this environment is a Kubernetes cluster, and this version of the server deploys to Docker engines only. Clone the environment to a cluster that is a Docker engine.'
-  return 'This server cannot deploy to the cluster of this environment, because it is not a Docker engine. Give the cluster credentials that name a Docker engine, or clone the environment to the default cluster.'
+  if (row === undefined || row.isReached) return null
+  return 'This server cannot deploy to the cluster of this environment, because it does not know how to reach it. Give the cluster credentials that name a Docker engine or have a kubeconfig, or clone the environment to the default cluster.'
 }

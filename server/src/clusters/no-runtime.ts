@@ -34,6 +34,7 @@ const images: Images = {
 
 export const noRuntime: Runtime = {
   abilities: new Set(),
+  scalesItself: false,
   ingress,
   images,
   ping: refuse,

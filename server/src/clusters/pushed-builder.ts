@@ -114,7 +114,10 @@ export const createPushedBuilder = (
   const { database, push, registry } = parts
   const store = createImageStore(database)
 
-  const destinationOf = async ({ organizationId, registryId }: Row, { serviceId }: BuildRequest): Promise<Destination> => {
+  const destinationOf = async (
+    { organizationId, registryId }: Row,
+    { serviceId }: BuildRequest,
+  ): Promise<Destination> => {
     const place = await registry(organizationId, registryId!)
     if (place === null) throw new DeploymentError('registry_missing', noRegistry)
     const repository = pushedName(place, serviceId)

@@ -71,6 +71,7 @@ export type WorkloadSpec = Pick<
   | 'eagerReadiness'
   | 'postStart'
   | 'preStop'
+  | 'withoutRoot'
   | 'labels'
   | 'ingress'
 >

@@ -53,7 +53,12 @@ export const splitHost = (repository: string): { host: string; name: string } =>
   return { host: repository.slice(0, Math.max(slash, 0)), name: repository.slice(slash + 1) }
 }
 
-type Refusal = (access: Pick<ImageAccess, 'repository' | 'tag'>, code: string, why: string, cause?: unknown) => DeploymentError
+type Refusal = (
+  access: Pick<ImageAccess, 'repository' | 'tag'>,
+  code: string,
+  why: string,
+  cause?: unknown,
+) => DeploymentError
 
 const refusalOf =
   (done: 'pulled' | 'pushed'): Refusal =>
@@ -76,7 +81,8 @@ const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^thi
 
 const missing = {
   pulled: 'its registry has no such image',
-  pushed: 'its registry has no such repository: create it there, or choose a registry that makes repositories by itself',
+  pushed:
+    'its registry has no such repository: create it there, or choose a registry that makes repositories by itself',
 }
 
 /** A failure of a registry as one sentence that names the image. */

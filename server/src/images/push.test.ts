@@ -2,19 +2,25 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { after, test } from 'node:test'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { pack } from 'tar-stream'
-import { type Auth, type FakeRegistry, sha256, startFakeRegistry, startTrap } from '../../test/support/docker/fake-registry.ts'
-import { login as registryLogin, registryIsMissing, startRegistry } from '../../test/support/docker/registry.ts'
+import {
+  type Auth,
+  type FakeRegistry,
+  sha256,
+  startFakeRegistry,
+  startTrap,
+} from '../../test/support/docker/fake-registry.ts'
+import { registryIsMissing, login as registryLogin, startRegistry } from '../../test/support/docker/registry.ts'
 import { readAll } from '../lib/docker/registry-session.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { createOutbound } from '../lib/net/outbound.ts'
 import { Secret } from '../lib/secret.ts'
-import { systemClock } from '../lib/time/clock.ts'
 import { readableOf } from '../lib/tar-streams.ts'
+import { systemClock } from '../lib/time/clock.ts'
 import { askRegistry } from './ask-registry.ts'
 import type { ImageAccess } from './images.ts'
 import { createImagePush } from './push.ts'
@@ -36,7 +42,10 @@ const start = async (auth?: Auth): Promise<FakeRegistry> => {
   return registry
 }
 
-const accessOf = ({ host, url }: { host: string; url: URL | string }, more: Partial<ImageAccess> = {}): ImageAccess => ({
+const accessOf = (
+  { host, url }: { host: string; url: URL | string },
+  more: Partial<ImageAccess> = {},
+): ImageAccess => ({
   ...{ organizationId: newId(), repository: `${host}/team/app`, tag: 'content', origin: new URL(url), login: null },
   ...more,
 })
@@ -113,8 +122,15 @@ const opening = (saved: Saved) => async () => archiveOf(saved)
 
 /** What the registry has under a digest, layer by layer, as whoever pulls it gets it. */
 const pulled = async (access: ImageAccess, digest: string): Promise<Buffer[]> => {
-  const asked = await askRegistry(outbound, { ...access, tag: digest }, { architecture: process.arch, maxMb: 100 }, signal)
-  const { layers: named } = JSON.parse(asked.manifest.bytes.toString()) as { layers: { digest: string; size: number }[] }
+  const asked = await askRegistry(
+    outbound,
+    { ...access, tag: digest },
+    { architecture: process.arch, maxMb: 100 },
+    signal,
+  )
+  const { layers: named } = JSON.parse(asked.manifest.bytes.toString()) as {
+    layers: { digest: string; size: number }[]
+  }
   const bytes = await Promise.all(named.map(async (each) => readAll(await asked.open(each.digest, 0, signal))))
   assert.deepEqual(
     bytes.map((each) => [sha256(each), each.length]),
@@ -189,7 +205,11 @@ test('a registry that answers nonsense is told of, after few attempts', async ()
     ],
     ['faults', (request, response) => isUpload(request, 'POST') && end(response, 500), /status 500/],
     ['success too early', (request, response) => isUpload(request, 'PUT') && end(response, 200), /status 200/],
-    ['no repository', (request, response) => isUpload(request, 'POST') && end(response, 404), /^image_missing: .*create it there/],
+    [
+      'no repository',
+      (request, response) => isUpload(request, 'POST') && end(response, 404),
+      /^image_missing: .*create it there/,
+    ],
     ['no right', (request, response) => isUpload(request, 'POST') && end(response, 403), /^image_denied/],
     [
       'another manifest',
@@ -212,7 +232,11 @@ test('a registry that answers nonsense is told of, after few attempts', async ()
   for (const [what, handle, told] of cases) {
     const registry = await start()
     registry.bend(handle)
-    assert.match(await failure(newPush().push(accessOf(registry), older.imageId, opening(older), () => {}, signal)), told, what)
+    assert.match(
+      await failure(newPush().push(accessOf(registry), older.imageId, opening(older), () => {}, signal)),
+      told,
+      what,
+    )
     assert.ok(registry.asked.length < 20, `${what}: ${registry.asked.length} requests`)
   }
   assert.equal(trap.connections(), 0)
@@ -242,7 +266,13 @@ test('a push that is cut goes on with what is there, and a cancelled one ends at
   })
   const archive = archiveOf(older)
   await assert.rejects(
-    newPush().push(accessOf(silent), older.imageId, async () => archive, () => {}, control.signal),
+    newPush().push(
+      accessOf(silent),
+      older.imageId,
+      async () => archive,
+      () => {},
+      control.signal,
+    ),
     /canceled/,
   )
   assert.ok(archive.destroyed)

@@ -11,7 +11,12 @@ import { createHash, type Hash } from 'node:crypto'
 import { Readable, Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createGzip } from 'node:zlib'
-import { createRegistrySession, RegistryError, type RegistrySession, refuseStatus } from '../lib/docker/registry-session.ts'
+import {
+  createRegistrySession,
+  RegistryError,
+  type RegistrySession,
+  refuseStatus,
+} from '../lib/docker/registry-session.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
 import type { OutboundStream } from '../lib/net/outbound-stream.ts'
@@ -106,7 +111,10 @@ const createRepository = (session: RegistrySession, name: string) => {
     },
     async sendManifest(tag: string, bytes: Buffer): Promise<string> {
       const headers = { 'content-type': manifestType }
-      const answer = await accept(session.open('PUT', `${base}/manifests/${tag}`, { ...common, headers, body: bytes }), [201, 202])
+      const answer = await accept(
+        session.open('PUT', `${base}/manifests/${tag}`, { ...common, headers, body: bytes }),
+        [201, 202],
+      )
       const digest = digestOf(bytes)
       const told = answer.headers['docker-content-digest']
       if (told !== undefined && told !== digest)
@@ -174,7 +182,13 @@ const storedForm = async (bytes: AsyncIterable<Buffer>, signal: AbortSignal) => 
 const inMb = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(1)} MB`
 
 const createTakeLayer =
-  (known: Map<string, TakenLayer>, organizationId: string, to: Repository, onLog: (line: string) => void, signal: AbortSignal) =>
+  (
+    known: Map<string, TakenLayer>,
+    organizationId: string,
+    to: Repository,
+    onLog: (line: string) => void,
+    signal: AbortSignal,
+  ) =>
   async (name: string, bytes: AsyncIterable<Buffer>): Promise<TakenLayer> => {
     const key = `${organizationId} ${name}`
     const before = known.get(key)

@@ -104,11 +104,7 @@ const isOf = ({ small }: Contents, imageId: string, config: Buffer): boolean => 
  * `imageId`: the engine's own. Rejects with `ImageRefused` for an archive that is not that image, as `take` rejects, and
  * as the archive fails.
  */
-export const readSavedImage = async (
-  archive: Readable,
-  imageId: string,
-  take: TakeLayer,
-): Promise<SavedImage> => {
+export const readSavedImage = async (archive: Readable, imageId: string, take: TakeLayer): Promise<SavedImage> => {
   const contents = await readContents(archive, take)
   const { small, large, links } = contents
   const list = readList(contents)
@@ -123,6 +119,7 @@ export const readSavedImage = async (
     layers.push(taken ?? refuse('less than it lists'))
   }
   const diffIds = readJson<{ rootfs?: { diff_ids?: unknown[] } }>(config)?.rootfs?.diff_ids ?? []
-  const fits = layers.length === diffIds.length && layers.every(({ diffId }, at) => diffId === null || diffId === diffIds[at])
+  const fits =
+    layers.length === diffIds.length && layers.every(({ diffId }, at) => diffId === null || diffId === diffIds[at])
   return fits ? { config, layers } : refuse('other layers than its configuration names')
 }

@@ -109,6 +109,8 @@ export interface Workload {
   postStart?: string[]
   /** Run in an instance before SIGTERM, whatever it ends with. */
   preStop?: string[]
+  /** For its image where nothing runs as root: the number of the user that it runs as, and variables that it needs then. */
+  withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
   /** Words of its owners for people and tools that look at the engine: never believed by us. */
   labels?: Record<string, string>
   /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
@@ -216,6 +218,8 @@ export interface TaskOutput {
   maxBytes: number
   /** Where its bytes go once the program has ended with code 0, within that time; absent: it is a small text. */
   stream?: { to: OutputPlace; deadlineMs: number }
+  /** Another place for the output before it: a runtime that reads one file of an execution leaves it out. */
+  isAlternative?: boolean
 }
 
 /** What became of each output, by its path: its text, or how much was handed over, or why not. What was not written is left out. */
@@ -281,7 +285,17 @@ export interface Capacity {
 }
 
 /** What not every runtime has: a service that needs it is refused. */
-export type Ability = 'volumes' | 'tcp-ports' | 'udp-ports'
+export const abilities = [
+  'volumes',
+  'tcp-ports',
+  'udp-ports',
+  'grpc',
+  'path-rewrites',
+  'network-settings',
+  'sleep',
+  'task-states',
+] as const
+export type Ability = (typeof abilities)[number]
 
 /** What a runtime holds of ours. */
 export interface Owned {
@@ -332,6 +346,8 @@ export interface Converged {
 
 export interface Runtime {
   readonly abilities: ReadonlySet<Ability>
+  /** The cluster itself lets the number of instances follow their use; `resize` is not asked for it. */
+  readonly scalesItself: boolean
   readonly ingress: Ingress
   readonly images: Images
   /** Rejects unless the engine answers within 3 s. */

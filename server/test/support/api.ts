@@ -18,9 +18,10 @@ import { createSources } from '../../src/builds/sources.ts'
 import { learnCapacity } from '../../src/clusters/capacity.ts'
 import { createClusters } from '../../src/clusters/clusters.ts'
 import type { Engines } from '../../src/clusters/engines.ts'
+import type { KubernetesServices } from '../../src/clusters/kubernetes.ts'
 import { createDeploymentEngine, type DeploymentEngine } from '../../src/deployments/engine.ts'
 import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
-import { readRegistryCredentials } from '../../src/deployments/images/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from '../../src/deployments/images/registry-credentials.ts'
 import type { DeploymentParts, ScaleTimes } from '../../src/deployments/parts.ts'
 import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
 import { DeploymentError } from '../../src/lib/errors.ts'
@@ -170,6 +171,7 @@ const createParts = async (
     router = createRouter(),
     scaleTimes,
     secretManagers,
+    kubernetes,
   }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
@@ -181,13 +183,20 @@ const createParts = async (
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
-  const others = engines && { database, sealer, engines, openKubernetes, log, work, clock: systemClock }
+  // Tests reach nothing but loopback, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
+  const services: KubernetesServices = {
+    ownerId: newId(),
+    outbound,
+    registryLogins: (organizationId: string, host: string) =>
+      readRegistryLogins(database, sealer, organizationId, host),
+    ...kubernetes,
+  }
+  const others = engines && { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
-  // Tests reach nothing but loopback, whatever they ask for.
-  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
   const engineParts: DeploymentParts = {
     database,
     sealer,
@@ -277,6 +286,8 @@ export interface TestApiOptions {
   managed?: Parameters<typeof startManagedClusters>[1]
   /** Without, by the network, at the addresses that `engines` allows. */
   openKubernetes?: OpenKubernetes
+  /** For services on Kubernetes clusters. */
+  kubernetes?: Partial<KubernetesServices>
 }
 
 /** Starts an API of its own over a fresh database. */

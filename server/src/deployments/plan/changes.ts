@@ -17,7 +17,7 @@ type NamesIn<T> = T extends readonly (infer Item)[]
 /** Every field that a configuration may have; what is not shown is left out by `flat`. */
 type FieldName = Exclude<
   NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>,
-  'from' | 'readyTimeoutMs' | 'eagerReadiness' | 'scaling' | 'min' | 'sleeps'
+  'from' | 'readyTimeoutMs' | 'eagerReadiness' | 'scaling' | 'min' | 'sleeps' | 'withoutRoot' | 'user' | 'env'
 >
 
 /**
@@ -146,7 +146,7 @@ const differences = (from: unknown, to: unknown, path: readonly string[]): Chang
 /** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
 // The probe says how long readiness may take.
 const flat = (
-  { from, readyTimeoutMs: _, eagerReadiness: _e, scaling, ...others }: Setup,
+  { from, readyTimeoutMs: _, eagerReadiness: _e, withoutRoot: _w, scaling, ...others }: Setup,
   withSource: boolean,
 ): Record<string, unknown> => {
   const { min, max, cpuPercent } = scaling ?? { min: others.instances }

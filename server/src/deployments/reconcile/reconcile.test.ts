@@ -22,7 +22,6 @@ const database = await testDatabase()
 const clusterOf = (key: string, runtime: Runtime): Cluster => ({
   key,
   isConnected: true,
-  runsServices: true,
   nodes: null,
   runtime,
   builder: noBuilder,

@@ -52,6 +52,13 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
+/** How many there are of one that scales is the cluster's affair, if it scales by itself: as few as there may be will do. */
+const asKept = ({ runtime }: Cluster, service: DesiredService): DesiredService => {
+  const { scaling, instances } = service
+  if (!runtime.scalesItself || scaling === null) return service
+  return { ...service, scale: null, instances: Math.min(instances, Math.max(1, scaling.min)) }
+}
+
 const withPolicy = async (policies: Policies, service: DesiredService): Promise<DesiredService> => {
   const { serviceId, ingress, releaseId, desired } = service
   if (ingress === null || releaseId === null || desired !== 'RUNNING') return service
@@ -62,11 +69,12 @@ const withPolicy = async (policies: Policies, service: DesiredService): Promise<
 /** All services of a cluster. */
 export const readDesired = async (
   parts: DeploymentParts,
-  { key }: Cluster,
+  cluster: Cluster,
   policies: Policies,
 ): Promise<DesiredService[]> => {
   const sql = `${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`
-  const services = await parts.database.query<DesiredService>(sql, [key])
+  const rows = await parts.database.query<DesiredService>(sql, [cluster.key])
+  const services = rows.map((row) => asKept(cluster, row))
   const all: DesiredService[] = []
   for (const service of services) all.push(service.ingress === null ? service : await withPolicy(policies, service))
   policies.keep(new Set(services.map(({ serviceId }) => serviceId)))
@@ -76,14 +84,14 @@ export const readDesired = async (
 /** Undefined also for a service of another cluster: an engine may name any. */
 const readOneDesired = async (
   parts: DeploymentParts,
-  { key }: Cluster,
+  cluster: Cluster,
   serviceId: string,
 ): Promise<DesiredService | undefined> => {
   const [service] = await parts.database.query<DesiredService>(
     `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
-    [key, serviceId],
+    [cluster.key, serviceId],
   )
-  return service
+  return service && asKept(cluster, service)
 }
 
 const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)

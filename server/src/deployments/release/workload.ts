@@ -57,7 +57,7 @@ export const canonical = (value: unknown): string =>
   )
 
 /** As it has always been written down, so that an update of ours makes nothing out of date. */
-const counted = ({ tasks = {}, eagerReadiness: _, ...rest }: Wanted): object => {
+const counted = ({ tasks = {}, eagerReadiness: _, withoutRoot: __, ...rest }: Wanted): object => {
   const { [mainTask]: task, ...named } = tasks
   return {
     ...rest,

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask, createTestEngine, partsOf } from '../../../test/support/engine.ts'
 import { newWorld, settled } from '../../../test/support/engine-story.ts'
-import type { Ability, WorkloadPort } from '../../runtimes/runtime.ts'
-import { abilityRefusal } from './refusals.ts'
+import { type Ability, abilities, type WorkloadPort } from '../../runtimes/runtime.ts'
+import { abilityRefusal, lackingOf } from './refusals.ts'
 
 const volumes = [{ id: 'v', mountPath: '/v', sizeGb: 1 }]
 const port = (protocol: WorkloadPort['protocol'], publiclyAccessible = true) => ({
@@ -16,20 +16,33 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
   const none = new Set<Ability>()
   const cases: [object, RegExp | null][] = [
     [{}, null],
-    [{ ports: [port('HTTP'), port('GRPC'), port('TCP', false)] }, null],
+    [{ ports: [port('HTTP'), port('GRPC', false), port('TCP', false)], from: 'image', tasks: { main: {} } }, null],
     [{ volumes }, /does not support volumes/],
     [{ ports: [port('TCP')] }, /does not publish TCP ports/],
     [{ ports: [port('HTTP'), port('UDP')] }, /does not publish UDP ports/],
+    [{ ports: [port('GRPC')] }, /does not publish gRPC ports/],
+    [{ ports: [{ ...port('HTTP'), publicPath: '/a', publicPathRewrite: '/' }] }, /does not rewrite paths/],
+    [{ ports: [{ ...port('HTTP'), publicPath: '/a', publicPathRewrite: '/a' }] }, null],
+    [{ ports: [port('HTTP')], ingress: { 'network.ingress.enable_cors': true } }, /advanced settings of the network/],
+    [{ ingress: { 'network.ingress.enable_cors': true } }, null],
+    [{ scaling: { min: 0, max: 2, cpuPercent: 60, sleeps: true } }, /does not let services sleep/],
+    [{ scaling: { min: 1, max: 2, cpuPercent: 60, sleeps: false } }, null],
+    [{ tasks: { main: { state: 'HERE' } } }, /hands no state on/],
   ]
   for (const [needs, told] of cases) {
     const refusal = abilityRefusal(none, { volumes: [], ports: [], ...needs })
     if (told === null) assert.equal(refusal, null)
     else assert.match(refusal ?? '', told)
-    assert.equal(
-      abilityRefusal(new Set(['volumes', 'tcp-ports', 'udp-ports']), { volumes: [], ports: [], ...needs }),
-      null,
-    )
+    assert.equal(abilityRefusal(new Set(abilities), { volumes: [], ports: [], ...needs }), null)
   }
+})
+
+test('what is to be built is refused where nothing can be built, and what has its image is not', () => {
+  const lacking = lackingOf(new Set(abilities), null, 'auto', 'no registry')
+  const needs = { volumes: [], ports: [] }
+  assert.equal(lacking({ ...needs, from: 'git' }), 'no registry')
+  assert.equal(lacking({ ...needs, from: 'image' }), null)
+  assert.equal(lackingOf(new Set(abilities), null, 'auto')({ ...needs, from: 'git' }), null)
 })
 
 test('a cluster without volumes takes no service with storage: a deploy is refused, and its plan says why', async () => {
@@ -37,8 +50,8 @@ test('a cluster without volumes takes no service with storage: a deploy is refus
   const power = { off: false, callsLeft: null, lateCut: false }
   const { clusters } = partsOf(world, power)
   const local = await clusters.of(world.clusterId)
-  const abilities = new Set<Ability>(['tcp-ports'])
-  const poor = { ...local, runtime: { ...world.runtime, abilities } }
+  const few = new Set<Ability>(['tcp-ports'])
+  const poor = { ...local, runtime: { ...world.runtime, abilities: few } }
   const engine = createTestEngine(world, {}, { clusters: { ...clusters, of: async () => poor, all: () => [poor] } })
   await engine.engine.start()
   const [stored, plain] = [await addService(world, { volume: true }), await addService(world)]

@@ -1,7 +1,14 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Ability, Workload } from '../../runtimes/runtime.ts'
-import { type DeployableKind, type DeploymentAction, needsOwnTool, type ServiceRequest, type Source } from '../deployments.ts'
+import {
+  type DeployableKind,
+  type DeploymentAction,
+  needsOwnTool,
+  type ServiceRequest,
+  type Source,
+  type Tasks,
+} from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
@@ -32,10 +39,17 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<Workload, 'volumes' | 'ports'>
+type Needs = Pick<Workload, 'volumes' | 'ports' | 'scaling' | 'ingress'> & {
+  tasks?: Tasks
+  /** Where its image comes from; absent: that is known to be there. */
+  from?: Source['from']
+}
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
   ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
+
+const publicWebPorts = ({ ports }: Needs) =>
+  ports.filter(({ protocol, publiclyAccessible }) => publiclyAccessible && /^(HTTP|GRPC)$/.test(protocol))
 
 const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   volumes: {
@@ -50,6 +64,29 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
     isNeeded: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
   },
+  grpc: {
+    isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
+    what: 'does not publish gRPC ports, but the service has a public one',
+  },
+  'path-rewrites': {
+    isNeeded: (of) =>
+      publicWebPorts(of).some(
+        ({ publicPath, publicPathRewrite: rewrite }) => rewrite !== undefined && rewrite !== publicPath,
+      ),
+    what: 'does not rewrite paths, but a port of the service has a public_path_rewrite',
+  },
+  'network-settings': {
+    isNeeded: (of) => of.ingress !== undefined && publicWebPorts(of).length > 0,
+    what: "does not act on a service's advanced settings of the network, but the service changes some",
+  },
+  sleep: {
+    isNeeded: ({ scaling }) => scaling?.sleeps === true,
+    what: 'does not let services sleep, but the service has 0 as its minimum of instances',
+  },
+  'task-states': {
+    isNeeded: ({ tasks = {} }) => Object.values(tasks).some(({ state }) => state !== undefined),
+    what: 'hands no state on from one run to the next, which the service needs',
+  },
 }
 
 /** What its cluster lacks for a service; null when it lacks nothing. */
@@ -60,19 +97,22 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
 }
 
 /** What a cluster lacks for a service; null when it lacks nothing. */
-export type Lacking = (of: Needs, source?: Pick<Source, 'from'>) => string | null
+export type Lacking = (of: Needs) => string | null
 
 /** `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. */
 export const lackingOf =
-  (abilities: ReadonlySet<Ability>, limits: boolean | null, sizes: VolumeSizes, builds: string | null = null): Lacking =>
-  (of, source) =>
-    abilityRefusal(abilities, of) ??
-    sizeRefusal(sizes, limits, of.volumes) ??
-    (source?.from === 'git' ? builds : null)
+  (
+    abilities: ReadonlySet<Ability>,
+    limits: boolean | null,
+    sizes: VolumeSizes,
+    builds: string | null = null,
+  ): Lacking =>
+  (of) =>
+    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes) ?? (of.from === 'git' ? builds : null)
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
-  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload' | 'tasks'>,
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
@@ -82,7 +122,8 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  const lacks = lacking(kind.workload(spec), source)
+  const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
+  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
   if (lacks !== null) return lacks
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
 }

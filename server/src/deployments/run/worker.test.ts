@@ -28,7 +28,6 @@ test('deployments of a cluster that does not answer take its own places only', a
     return {
       key,
       isConnected: true,
-      runsServices: true,
       nodes: null,
       runtime,
       builder: noBuilder,

@@ -67,6 +67,9 @@ const tell = async ({ database, log }: DeploymentParts, service: ScaledService, 
   )
 }
 
+/** Of a cluster that scales by itself. */
+const noScaler: Scaler = { wake: () => {}, yield: () => {}, stop: async () => {} }
+
 /** `equalSoon`: the reconciler sees to it that what is published is as it should be. */
 export const startScaler = (
   parts: DeploymentParts,
@@ -76,6 +79,7 @@ export const startScaler = (
 ): Scaler => {
   const { database, log, router } = parts
   const { cluster } = hold
+  if (cluster.runtime.scalesItself) return noScaler
   const common = { cluster: cluster.key }
   const wishes = new Map<string, Wish>()
   const underWay = new Map<string, AbortController>()

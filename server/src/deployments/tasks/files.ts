@@ -11,7 +11,11 @@ export const leftState = '/slipway-output/state.json'
 export const outputFiles = ['/slipway-output/slipway-output.json', '/qovery-output/qovery-output.json'] as const
 
 export const stateOutputs: readonly TaskOutput[] = [{ path: leftState, maxBytes: 32 * 2 ** 20 }]
-const told: readonly TaskOutput[] = outputFiles.map((path) => ({ path, maxBytes: 2 ** 20 }))
+const told: readonly TaskOutput[] = outputFiles.map((path, index) => ({
+  path,
+  maxBytes: 2 ** 20,
+  ...(index === 0 ? {} : { isAlternative: true }),
+}))
 
 /** What is collected of an execution. */
 export const outputsOf = ({ state }: Pick<TaskSpec, 'state'>): TaskOutput[] =>

@@ -31,7 +31,10 @@ export const refuseRegistry = async (context: Context, spec: Spec): Promise<void
   const id = idIn(spec) ?? ''
   const row = isUuid(id) ? await readCredentials(context.db, context.principal.organizationId, id) : undefined
   if (row?.sealed.kubeconfig === undefined)
-    throw invalidField('/container_registry_id', 'must not be set: this is no Kubernetes cluster, so nothing is pushed for it')
+    throw invalidField(
+      '/container_registry_id',
+      'must not be set: the cluster is not a Kubernetes cluster, so nothing is pushed for it',
+    )
 }
 
 /** What is to be written with a cluster that comes to name other credentials; null when it names the same. */

@@ -1,8 +1,8 @@
-/** A Kubernetes cluster, from its registration to its end: it is looked at, and nothing runs there yet. */
+/** A Kubernetes cluster, from its registration to its end; what runs there is in kubernetes-services.test.ts. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, test } from 'node:test'
-import { type Json, newApplication, startApi } from '../../../test/support/api.ts'
+import { type Json, startApi } from '../../../test/support/api.ts'
 import { createFakeEngines, engineWith } from '../../../test/support/docker/fake-engines.ts'
 import {
   allRules,
@@ -82,7 +82,7 @@ test('a Kubernetes cluster is registered by its kubeconfig, looked at, and taken
   assert.deepEqual([record.status, record.version, record.is_default], ['DEPLOYED', 'v1.31.2+k3s1', false])
   const { status: state, is_deployed, error_message } = await status()
   assert.deepEqual([state, is_deployed, error_message], ['DEPLOYED', true, undefined])
-  assert.deepEqual((await call('GET', `${path}/isReady`)).body, { is_ready: false })
+  assert.deepEqual((await call('GET', `${path}/isReady`)).body, { is_ready: true })
   await until(async () => (await call('GET', path)).body.cpu !== undefined, {
     what: 'its capacity to be known',
     timeoutMs: 30_000,
@@ -107,21 +107,6 @@ test('a Kubernetes cluster is registered by its kubeconfig, looked at, and taken
   assert.equal((await call('DELETE', `${base}/onPremise/credentials/${credentialsId}`)).status, 204)
   assert.equal((await call('GET', `${path}/status`)).status, 404)
   await until(async () => !(await api.parts.clusters.of(id)).isConnected, { what: 'it to be let go' })
-})
-
-test('nothing is deployed there: the deploy is refused with the reason, and its plan says so', async () => {
-  const { id } = await register()
-  const environmentId = await newEnvironment(id)
-  const application = await newApplication(api, environmentId)
-  for (const path of [`/application/${application.id}/deploy`, `/environment/${environmentId}/deploy`]) {
-    const refused = await call('POST', path)
-    assert.deepEqual([refused.status, refused.body.code], [400, 'cluster_not_deployable'], path)
-    assert.match(refused.body.message, /is a Kubernetes cluster.*Docker engines only/)
-    assert.match(JSON.stringify((await call('POST', `${path}?dry_run=true`)).body), /is a Kubernetes cluster/)
-  }
-  assert.equal((await call('GET', `/application/${application.id}/status`)).body.state, 'READY')
-  assert.equal((await api.parts.clusters.of(id)).runsServices, false)
-  assert.ok(!api.parts.clusters.all().some(({ key }) => key === id))
 })
 
 test('its machines are in the streams of the cluster, with what is wrong with them', async () => {

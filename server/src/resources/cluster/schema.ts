@@ -161,13 +161,10 @@ export const clusterSpec = Type.Object({
   labels_groups: Maybe(ForModule(List(Type.Object({ id: Ref('labels_group') }), 50))),
   secret_manager_accesses: Maybe(AccessRequests()),
   container_registry_id: Maybe(
-    Nullable(
-      Ref('container_registry'),
-      {
-        description:
-          'Of a Kubernetes cluster: what is built for its services is pushed to this container registry, below the path of its URL. Without one, services with a repository are not deployed there. Docker engines keep what they build.',
-      },
-    ),
+    Nullable(Ref('container_registry'), {
+      description:
+        'Of a Kubernetes cluster: what is built for its services is pushed to this container registry, below the path of its URL. Without one, services with a repository are not deployed there. Docker engines keep what they build.',
+    }),
   ),
 })
 

@@ -237,7 +237,7 @@ const reads: Operation[] = [
     answer: Type.Object({ is_ready: Flag() }),
     run: async (context) => {
       const cluster = await context.parts.clusters.of(context.node.id)
-      return { is_ready: cluster.runsServices && (await engineProblem(cluster)) === null }
+      return { is_ready: cluster.isConnected && (await engineProblem(cluster)) === null }
     },
   }),
   operation({

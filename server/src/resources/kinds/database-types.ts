@@ -18,9 +18,14 @@ export interface DatabaseType {
   probe: readonly string[]
   environment(password: string): Record<string, string>
   entrypoint?: readonly string[]
+  /** Its public image runs as root at first; these are for where that is not allowed. */
+  withoutRoot: { user: number; env?: Readonly<Record<string, string>> }
 }
 
 const local = '127.0.0.1'
+
+/** The user of their own that all of these images have. */
+const user = 999
 
 // The configuration is passed on standard input: every process on the machine can read a command line.
 const redisStart = `exec docker-entrypoint.sh redis-server - <<END
@@ -39,6 +44,8 @@ export const databaseTypes: Record<string, DatabaseType> = {
     memory: 256,
     scheme: 'postgresql',
     dataPath: '/var/lib/postgresql/data',
+    // The folder of its files must be its own and empty at first; the top of a volume is neither.
+    withoutRoot: { user, env: { PGDATA: '/var/lib/postgresql/data/pgdata' } },
     probe: ['pg_isready', '-h', local, '-U', 'postgres'],
     environment: (password) => ({ POSTGRES_USER: 'postgres', POSTGRES_PASSWORD: password, POSTGRES_DB: 'postgres' }),
   },
@@ -51,6 +58,7 @@ export const databaseTypes: Record<string, DatabaseType> = {
     memory: 512,
     scheme: 'mysql',
     dataPath: '/var/lib/mysql',
+    withoutRoot: { user },
     probe: ['mysqladmin', 'ping', '--silent', '-h', local],
     environment: (password) => ({ MYSQL_ROOT_PASSWORD: password, MYSQL_DATABASE: 'main' }),
   },
@@ -63,6 +71,7 @@ export const databaseTypes: Record<string, DatabaseType> = {
     memory: 512,
     scheme: 'mongodb',
     dataPath: '/data/db',
+    withoutRoot: { user },
     probe: ['mongosh', '--quiet', '--host', local, '--eval', 'db.adminCommand({ ping: 1 })'],
     environment: (password) => ({ MONGO_INITDB_ROOT_USERNAME: 'root', MONGO_INITDB_ROOT_PASSWORD: password }),
   },
@@ -75,6 +84,7 @@ export const databaseTypes: Record<string, DatabaseType> = {
     memory: 128,
     scheme: 'redis',
     dataPath: '/data',
+    withoutRoot: { user },
     probe: ['redis-cli', '-h', local, 'ping'],
     // The client in the image reads it too, so that the probe can log in.
     environment: (password) => ({ REDISCLI_AUTH: password }),

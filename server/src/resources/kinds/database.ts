@@ -148,7 +148,7 @@ const maxTries = 60
 const stopGraceMs = 60_000
 
 const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }: DatabaseSpec): WorkloadSpec => {
-  const { dataPath, probe, entrypoint } = databaseTypes[type]!
+  const { dataPath, probe, entrypoint, withoutRoot } = databaseTypes[type]!
   const readiness_probe = { ...patientProbe, failure_threshold: maxTries, type: { exec: { command: [...probe] } } }
   const workload = workloadOf({
     cpu,
@@ -164,6 +164,7 @@ const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }
     ...workload,
     eagerReadiness: true,
     stopGraceMs,
+    withoutRoot,
     entrypoint: entrypoint === undefined ? null : [...entrypoint],
   }
 }

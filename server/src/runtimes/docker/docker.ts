@@ -16,7 +16,7 @@ import type { Log } from '../../lib/log.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/blue-green.ts'
 import type { Instances } from '../blue-green/instances.ts'
-import type { Capacity, Runtime, ServiceKey } from '../runtime.ts'
+import { abilities, type Capacity, type Runtime, type ServiceKey } from '../runtime.ts'
 import { createContainers } from './containers.ts'
 import { createCreator } from './create.ts'
 import { labelOf, labels } from './describe.ts'
@@ -169,7 +169,8 @@ export const createDockerRuntime = ({
   }
   return {
     ...blueGreen,
-    abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
+    abilities: new Set(abilities),
+    scalesItself: false,
     images,
     instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),

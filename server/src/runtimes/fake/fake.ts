@@ -14,17 +14,18 @@ import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/bl
 import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
 import type { Images } from '../images.ts'
 import { normalizeTime } from '../log-time.ts'
-import type {
-  Capacity,
-  Instance,
-  LogLine,
-  LogOptions,
-  Progress,
-  Runtime,
-  RuntimeEvent,
-  Task,
-  Usage,
-  Workload,
+import {
+  abilities,
+  type Capacity,
+  type Instance,
+  type LogLine,
+  type LogOptions,
+  type Progress,
+  type Runtime,
+  type RuntimeEvent,
+  type Task,
+  type Usage,
+  type Workload,
 } from '../runtime.ts'
 import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fake-engine.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
@@ -253,7 +254,8 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
 
   return {
     ...blueGreen,
-    abilities: new Set(['volumes', 'tcp-ports', 'udp-ports'] as const),
+    abilities: new Set(abilities),
+    scalesItself: false,
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
     ping: () => restored,

@@ -9,8 +9,10 @@ import type { KubernetesAccess } from '../../lib/kubernetes/kubeconfig.ts'
 import { type AskOptions, createKubernetesApi, type KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import { KubernetesError, unanswered } from '../../lib/kubernetes/kubernetes-errors.ts'
 import type { Pin } from '../../lib/net/pinned-connector.ts'
+import type { Runtime } from '../runtime.ts'
 import { type ClusterNode, readNode } from './nodes.ts'
 import { type Act, missingIn, mostRules, type Rule } from './rights.ts'
+import type { KubernetesRuntimeParts } from './runtime.ts'
 
 export interface KubernetesFacts {
   /** The uid of its namespace kube-system, the same for the life of a cluster; null only while something is missing. */
@@ -26,6 +28,8 @@ export interface Kubernetes {
   /** `deadlineMs`: default 5000. */
   look(signal?: AbortSignal, deadlineMs?: number): Promise<KubernetesFacts>
   nodes(signal?: AbortSignal): Promise<ClusterNode[]>
+  /** Runs services there; what it needs is loaded with the first cluster. Nothing is asked of the cluster. */
+  runtime(parts: Omit<KubernetesRuntimeParts, 'api'>): Promise<Runtime>
   close(): Promise<void>
 }
 
@@ -127,6 +131,10 @@ export const createOpenKubernetes =
         inTime(signal, usualDeadlineMs, async (options) =>
           (await api.list<unknown>('/api/v1/nodes', mostNodes, options)).map(readNode),
         ),
+      async runtime(parts) {
+        const { createKubernetesRuntime } = await import('./runtime.ts')
+        return createKubernetesRuntime({ ...parts, api })
+      },
       close: api.close,
     }
   }

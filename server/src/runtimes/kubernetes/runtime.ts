@@ -110,6 +110,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   return {
     ...createConverge({ objects, ingress, images, ready, clock }),
     abilities,
+    scalesItself: true,
     ingress,
     images,
     stopsFirst,

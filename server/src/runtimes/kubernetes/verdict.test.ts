@@ -102,7 +102,7 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     [],
     'runs_as_root',
     true,
-    /set USER to a number in its Dockerfile\.$/,
+    /set USER to a number in its Dockerfile, or ask the operator .*\(SLIPWAY_KUBERNETES_RUN_AS\)\.$/,
   ],
   [
     'its command is not there',

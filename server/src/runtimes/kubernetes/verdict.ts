@@ -61,7 +61,7 @@ const configError = (message: string): Verdict => {
   if (/runAsNonRoot|non-root|cannot verify user/i.test(message))
     return final(
       'runs_as_root',
-      `The image runs as root or as a user without a number, which environments on a Kubernetes cluster do not allow (${message}): set USER to a number in its Dockerfile.`,
+      `The image runs as root or as a user without a number, which environments on a Kubernetes cluster do not allow (${message}): set USER to a number in its Dockerfile, or ask the operator of this server for another user (SLIPWAY_KUBERNETES_RUN_AS).`,
     )
   return final(
     'configuration_error',

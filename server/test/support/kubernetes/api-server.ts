@@ -11,7 +11,15 @@ import { text } from 'node:stream/consumers'
 import type { KubernetesAccess } from '../../../src/lib/kubernetes/kubeconfig.ts'
 import { Secret } from '../../../src/lib/secret.ts'
 import type { Json } from '../api.ts'
-import { clusterCertificate, clusterKey, failure, json } from '../peers/kubernetes.ts'
+import {
+  allRules,
+  clusterCertificate,
+  clusterKey,
+  failure,
+  json,
+  kubeconfigOf,
+  nodeNamed,
+} from '../peers/kubernetes.ts'
 import { type Behave, createControllers } from './controllers.ts'
 import { createStore, kindsByPlural, type Store, type Stored, type Told } from './store.ts'
 
@@ -33,6 +41,7 @@ export interface MemoryCluster {
   /** Lines of a pod's log. */
   log(pod: string, line: string): void
   access(): KubernetesAccess
+  kubeconfig(): string
   close(): Promise<void>
 }
 
@@ -124,9 +133,20 @@ const sendLog = (lines: readonly string[], { query }: Asked, response: ServerRes
   response.end(shown.map((line) => `${line}\n`).join(''))
 }
 
+/** What a cluster says of itself to whoever registers it. */
+const whoItIs = (): Record<string, Json> => ({
+  '/version': { gitVersion: 'v1.33.1' },
+  '/api/v1/namespaces/kube-system': { metadata: { name: 'kube-system', uid: randomUUID() } },
+  '/api/v1/nodes': { items: [nodeNamed('one')], metadata: {} },
+  '/apis/authorization.k8s.io/v1/selfsubjectrulesreviews': {
+    status: { resourceRules: allRules(), incomplete: false },
+  },
+})
+
 export const startMemoryCluster = async (): Promise<MemoryCluster> => {
   const store = createStore()
   const logs = new Map<string, string[]>()
+  const aboutItself = whoItIs()
   const open = new Set<ServerResponse>()
   const held: (() => void)[] = []
   let isHushed = false
@@ -145,7 +165,10 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
       : list(store, asked, response)
   }
   const take = async (request: IncomingMessage, response: ServerResponse): Promise<unknown> => {
-    cluster.asked.push(`${request.method} ${request.url?.replace(/\?.*/, '')}`)
+    const path = request.url?.replace(/\?.*/, '') ?? ''
+    cluster.asked.push(`${request.method} ${path}`)
+    const about = aboutItself[path]
+    if (about !== undefined) return json(response, about)
     const asked = await read(request)
     if (asked === null) return failure(response, 404, 'no such path')
     if (isHushed) await new Promise<void>((resolve) => held.push(resolve))
@@ -181,6 +204,7 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
       ...{ host: '127.0.0.1', port, path: '', serverName: undefined, ca: clusterCertificate },
       ...{ cert: undefined, key: undefined, token: new Secret(token) },
     }),
+    kubeconfig: () => JSON.stringify(kubeconfigOf(port, token)),
     async close() {
       controllers.stop()
       server.closeAllConnections()

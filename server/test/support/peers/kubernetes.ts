@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { noRuntime } from '../../../src/clusters/no-runtime.ts'
 import type { KubernetesAccess } from '../../../src/lib/kubernetes/kubeconfig.ts'
 import { Secret } from '../../../src/lib/secret.ts'
 import type { OpenKubernetes } from '../../../src/runtimes/kubernetes/kubernetes.ts'
@@ -157,6 +158,7 @@ export const openFakeKubernetes: OpenKubernetes = () => {
   return {
     look: async () => ({ uid, version: 'v1.31.2', missing: [] }),
     nodes: async () => [],
+    runtime: async ({ capacity, close, ping }) => ({ ...noRuntime, capacity, close, ping }),
     close: async () => {},
   }
 }

@@ -76,7 +76,8 @@ const resourcesOf = ({ cpuMillicores, memoryMb }: Pick<Workload, 'cpuMillicores'
   return { requests: amounts, limits: amounts }
 }
 
-export type Program = Content & Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'volumes' | 'readOnlyRoot'>
+export type Program = Content &
+  Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'volumes' | 'readOnlyRoot' | 'withoutRoot'>
 
 export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memoryMb'>, place: Place) => {
   const secret = secretNameOf(of, place)
@@ -87,7 +88,12 @@ export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memo
     imagePullPolicy: 'IfNotPresent',
     ...(of.entrypoint === null ? {} : { command: unexpanded(of.entrypoint) }),
     ...(of.arguments === null ? {} : { args: unexpanded(of.arguments) }),
-    env: env.map((name) => ({ name, valueFrom: { secretKeyRef: { name: secret, key: `env.${name}` } } })),
+    env: [
+      ...env.map((name) => ({ name, valueFrom: { secretKeyRef: { name: secret, key: `env.${name}` } } })),
+      ...Object.entries(of.withoutRoot?.env ?? {})
+        .filter(([name]) => !env.includes(name))
+        .map(([name, value]) => ({ name, value: unexpanded([value])[0] })),
+    ],
     resources: resourcesOf(of),
     securityContext: {
       allowPrivilegeEscalation: false,
@@ -104,13 +110,18 @@ export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memo
 /** Whoever a program runs as, it may write to its volumes. */
 const volumeGroup = 10_001
 
+const userOf = (of: Program, { runAs }: Place): object => {
+  const user = of.withoutRoot?.user ?? runAs
+  return user === null ? {} : { runAsUser: user, runAsGroup: user }
+}
+
 export const podSpecOf = (of: Program, place: Place, pullSecrets: readonly string[]) => ({
   automountServiceAccountToken: false,
   enableServiceLinks: false,
   imagePullSecrets: pullSecrets.map((name) => ({ name })),
   securityContext: {
     runAsNonRoot: true,
-    ...(place.runAs === null ? {} : { runAsUser: place.runAs, runAsGroup: place.runAs }),
+    ...userOf(of, place),
     seccompProfile: { type: 'RuntimeDefault' },
     ...(of.volumes.length === 0 ? {} : { fsGroup: volumeGroup, fsGroupChangePolicy: 'OnRootMismatch' }),
   },

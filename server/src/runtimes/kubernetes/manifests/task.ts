@@ -6,9 +6,13 @@ import { containerOf, podSpecOf } from './pod.ts'
 /** The kubelet reads one small file of a program that has ended. */
 export const longestMessage = 4096
 
+/** The files that an execution is to leave: others are places for the same. */
+const wantedOf = ({ outputs }: Pick<Task, 'outputs'>) => outputs.filter(({ isAlternative }) => isAlternative !== true)
+
 /** Why an execution cannot leave what is asked of it here; null if it can. */
-export const outputRefusal = ({ outputs }: Pick<Task, 'outputs'>): string | null => {
-  if (outputs.length <= 1 && outputs.every(({ stream }) => stream === undefined)) return null
+export const outputRefusal = (task: Pick<Task, 'outputs'>): string | null => {
+  const wanted = wantedOf(task)
+  if (wanted.length <= 1 && wanted.every(({ stream }) => stream === undefined)) return null
   return 'A run on a Kubernetes cluster can leave one small file: what leaves more needs a cluster that is a Docker engine.'
 }
 
@@ -27,7 +31,7 @@ export const describeTask = (
     [labels.task]: task.taskId,
     [labels.attempt]: String(task.attempt ?? 1),
   }
-  const [output] = task.outputs
+  const [output] = wantedOf(task)
   return {
     apiVersion: 'batch/v1',
     kind: 'Job',

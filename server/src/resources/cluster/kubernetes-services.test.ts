@@ -1,0 +1,173 @@
+/** Services on a Kubernetes cluster, through the API: on a cluster in memory, whose pods do as a test says. */
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { cronBody } from '../../../test/cases/job.ts'
+import { applicationBody, type Json, startApi } from '../../../test/support/api.ts'
+import { createFakeEngines } from '../../../test/support/docker/fake-engines.ts'
+import { makeImage, startFakeRegistry } from '../../../test/support/docker/fake-registry.ts'
+import { startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
+import { until } from '../../../test/support/until.ts'
+import { createOutbound } from '../../lib/net/outbound.ts'
+
+const registry = await startFakeRegistry()
+const kubernetes = await startMemoryCluster()
+const local = createOutbound({ allow: ['loopback'] })
+/** The public registry is that of the test. */
+const outbound = {
+  ...local,
+  open: (wanted: Parameters<typeof local.open>[0]) => {
+    const { pathname, search } = new URL(String(wanted.url))
+    return local.open({ ...wanted, url: new URL(pathname + search, registry.url) })
+  },
+}
+const api = await startApi({ engines: createFakeEngines(), kubernetes: { outbound } })
+const { call, organizationId } = api
+const base = `/organization/${organizationId}`
+after(async () => {
+  await kubernetes.close()
+  await registry.close()
+})
+for (const name of ['shop/api:1', 'shop/api:2', 'shop/task:1', 'library/redis:7'])
+  registry.publish(name, await makeImage())
+
+const must = async (method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await call(method, path, body)
+  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
+  return answer.body
+}
+
+const register = async (): Promise<string> => {
+  const credentials = { name: 'kubernetes', kubeconfig: kubernetes.kubeconfig() }
+  const { id } = await must('POST', `${base}/onPremise/credentials`, credentials)
+  const cluster = await must('POST', `${base}/cluster`, {
+    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
+    cloud_provider_credentials: { credentials: { id } },
+  })
+  return cluster.id
+}
+const clusterId = await register()
+const { id: registryId } = await must('POST', `${base}/containerRegistry`, {
+  ...{ name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} },
+})
+let made = 0
+const newEnvironment = async (): Promise<string> => {
+  made += 1
+  const project = await must('POST', `${base}/project`, { name: `project ${made}` })
+  const body = { name: 'production', cluster: clusterId }
+  return (await must('POST', `/project/${project.id}/environment`, body)).id
+}
+const port = { internal_port: 8080, publicly_accessible: true, protocol: 'HTTP' }
+const containerBody = (more: Json = {}): Json => ({
+  ...{ registry_id: registryId, image_name: 'shop/api', tag: '1', healthchecks: {}, ports: [port] },
+  ...more,
+})
+const atRest = (path: string, wanted: RegExp): Promise<string> =>
+  until(
+    async () => {
+      const { state } = (await call('GET', `${path}/status`)).body
+      return /^(READY|DEPLOYED|RESTARTED|STOPPED|CANCELED|.*_ERROR)$/.test(state) && wanted.test(state) ? state : null
+    },
+    { what: `${path} to be ${wanted}`, timeoutMs: 20_000 },
+  )
+const deploy = async (path: string, body: Json = {}, wanted = /^DEPLOYED$/): Promise<string> => {
+  await must('POST', `${path}/deploy`, body)
+  return atRest(path, wanted)
+}
+const named = (kind: string, environmentId: string): string[] =>
+  kubernetes.store.all(kind, `slipway-${environmentId}`).map(({ metadata }) => metadata.name)
+const specOf = (kind: string, environmentId: string, name: string): Json =>
+  kubernetes.store.find(kind, `slipway-${environmentId}`, name)?.spec
+
+test('a container is deployed, changed, rolled back, stopped, started and deleted, and nothing of it is left', async () => {
+  const environmentId = await newEnvironment()
+  const { id } = await must('POST', `/environment/${environmentId}/container`, containerBody({ name: 'api' }))
+  const path = `/container/${id}`
+  const plan = await must('POST', `${path}/deploy?dry_run=true`, { image_tag: '1' })
+  assert.match(JSON.stringify(plan), /CREATE|START|DEPLOY/)
+  await deploy(path, { image_tag: '1' })
+  const imageNow = () => specOf('Deployment', environmentId, `s-${id}`).template.spec.containers[0].image as string
+  const first = imageNow()
+  assert.match(first, /\/shop\/api@sha256:[0-9a-f]{64}$/)
+  assert.equal((await must('GET', `${path}/status`)).state, 'DEPLOYED')
+  const links = (await must('GET', `${path}/link`)).results
+  assert.deepEqual(named('Ingress', environmentId), [`s-${id}`])
+  const hosts = specOf('Ingress', environmentId, `s-${id}`).rules.map(({ host }: Json) => `http://${host}`)
+  assert.deepEqual(links.map(({ url }: Json) => url).sort(), hosts.sort())
+  assert.deepEqual(await api.router.routes(), [], 'our router leads nowhere there')
+
+  await deploy(path, { image_tag: '2' })
+  assert.notEqual(imageNow(), first)
+  await must('POST', `${path}/rollback`, {})
+  await until(async () => imageNow() === first && (await atRest(path, /^DEPLOYED$/)), { what: 'the image of before' })
+
+  await must('POST', `${path}/stop`)
+  await atRest(path, /^STOPPED$/)
+  assert.deepEqual([named('Deployment', environmentId), named('Pod', environmentId)], [[], []])
+  await deploy(path)
+  await must('DELETE', path)
+  await until(async () => (await call('GET', path)).status === 404, { what: 'its end' })
+  for (const kind of ['Deployment', 'Pod', 'Service', 'Ingress', 'Secret', 'NetworkPolicy'])
+    assert.deepEqual(
+      named(kind, environmentId).filter((name) => name !== 'environment'),
+      [],
+      kind,
+    )
+  await must('DELETE', `/environment/${environmentId}`)
+  const isGone = () => kubernetes.store.find('Namespace', undefined, `slipway-${environmentId}`) === undefined
+  await until(isGone, { what: 'the end of the namespace', timeoutMs: 20_000 })
+})
+
+test('databases run as a user of their own with a volume, and jobs as jobs that tell what they leave', async () => {
+  const environmentId = await newEnvironment()
+  const { id: database } = await must('POST', `/environment/${environmentId}/database`, {
+    ...{ name: 'cache', type: 'REDIS', version: '7', mode: 'CONTAINER' },
+  })
+  await deploy(`/database/${database}`)
+  const { template } = specOf('StatefulSet', environmentId, `s-${database}`)
+  assert.deepEqual([template.spec.securityContext.runAsUser, template.spec.securityContext.fsGroup], [999, 10_001])
+  assert.equal(named('PersistentVolumeClaim', environmentId).length, 1)
+
+  kubernetes.behave = ({ image }) =>
+    image.includes('shop/task')
+      ? { kind: 'end', exitCode: 0, left: '{"ANSWER":{"value":"42"}}', lines: ['done'] }
+      : { kind: 'ready' }
+  const image = { registry_id: registryId, image_name: 'shop/task', tag: '1' }
+  const { id: job } = await must(
+    'POST',
+    `/environment/${environmentId}/job`,
+    cronBody(registryId, { name: 'migrate', source: { image }, schedule: { on_start: { arguments: ['migrate'] } } }),
+  )
+  await deploy(`/job/${job}`)
+  const told = JSON.stringify((await must('GET', `/environment/${environmentId}/environmentVariable`)).results)
+  assert.match(told, /ANSWER/)
+})
+
+test('what such a cluster has no way to is refused with the reason, and the plan says so', async () => {
+  const environmentId = await newEnvironment()
+  const cases: [string, Json, RegExp][] = [
+    ['application', applicationBody('built'), /has no container registry/],
+    [
+      'container',
+      containerBody({ name: 'grpc', ports: [{ ...port, protocol: 'GRPC' }] }),
+      /does not publish gRPC ports/,
+    ],
+    [
+      'container',
+      containerBody({ name: 'sleepy', min_running_instances: 0, max_running_instances: 2 }),
+      /does not let services sleep/,
+    ],
+    [
+      'container',
+      containerBody({ name: 'paths', ports: [{ ...port, public_path: '/api', public_path_rewrite: '/' }] }),
+      /does not rewrite paths/,
+    ],
+  ]
+  for (const [kind, body, sentence] of cases) {
+    const { id } = await must('POST', `/environment/${environmentId}/${kind}`, body)
+    const refused = await call('POST', `/${kind}/${id}/deploy`, kind === 'container' ? { image_tag: '1' } : {})
+    assert.deepEqual([refused.status, refused.body.code], [400, 'not_deployable'], body.name)
+    assert.match(refused.body.message, sentence)
+    const plan = await must('POST', `/environment/${environmentId}/deploy?dry_run=true`)
+    assert.match(JSON.stringify(plan), sentence)
+  }
+})
