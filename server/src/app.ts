@@ -225,7 +225,8 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const { ownerId, outbound } = foundation
   const registryLogins = (organizationId: string, host: string) =>
     readRegistryLogins(database, sealer, organizationId, host)
-  const services = { ownerId, outbound, registryLogins }
+  const { runAs, ingressClass: className, certIssuer: issuer, ingressTls: hasCertificate } = settings.kubernetes
+  const services = { ownerId, outbound, registryLogins, runAs, ingress: { className, issuer, hasCertificate } }
   const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const pushes = {
     push: createImagePush({ outbound, clock: systemClock }),

@@ -4,7 +4,6 @@
  */
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { domainToASCII } from 'node:url'
 import { parseAllowList } from './lib/net/address-policy.ts'
 import { Secret } from './lib/secret.ts'
 
@@ -161,14 +160,8 @@ export const imageNames = (value: string): { value: readonly string[] } | string
     : '* or names of official images, such as postgres or node:22, separated by commas'
 }
 
-export const domainName = (value: string): { value: string } | string => {
-  const name = domainToASCII(value.replace(/\.$/, ''))
-  const labels = name.split('.')
-  const fits = labels.every((label) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(label)) && name.length <= 190
-  return fits && labels.length > 1 && !/^\d+$/.test(labels.at(-1)!)
-    ? { value: name }
-    : 'a domain name, such as apps.example.com'
-}
+export const objectName = (value: string): { value: string } | string =>
+  /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(value) ? { value } : 'the name of an object in a Kubernetes cluster'
 
 export const emails = (value: string): { value: readonly string[] } | string => {
   const found = parts(value.toLowerCase())

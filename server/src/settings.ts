@@ -8,6 +8,7 @@ import { resolve } from 'node:path'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
 import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
+import { domainName } from './lib/net/domain-name.ts'
 import { Secret } from './lib/secret.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
 import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
@@ -18,12 +19,12 @@ import {
   allowList,
   databaseUrl,
   dockerHost,
-  domainName,
   emails,
   host,
   imageNames,
   issuer,
   networks,
+  objectName,
   oneOf,
   onOff,
   origins,
@@ -113,6 +114,14 @@ export interface Settings {
   pushMaxMb: number
   /** Programs that terraform services run, by path; if undefined, found on PATH. */
   tools: { tofu: string | undefined; terraform: string | undefined }
+  /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
+  kubernetes: {
+    runAs: number | undefined
+    ingressClass: string | undefined
+    certIssuer: string | undefined
+    /** Their ingresses have certificates for all hosts. */
+    ingressTls: boolean
+  }
   /** By which clusters are made at cloud providers; undefined: by none. */
   clusterModules: ClusterModules | undefined
   /** The maximum size of an image from a registry. */
@@ -344,6 +353,12 @@ export const parseSettings = (
     tools: Object.freeze({
       tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
       terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
+    }),
+    kubernetes: Object.freeze({
+      runAs: read<number | undefined>('SLIPWAY_KUBERNETES_RUN_AS', undefined, whole(1, 2_147_483_647)),
+      ingressClass: read<string | undefined>('SLIPWAY_KUBERNETES_INGRESS_CLASS', undefined, objectName),
+      certIssuer: read<string | undefined>('SLIPWAY_KUBERNETES_CERT_ISSUER', undefined, objectName),
+      ingressTls: read('SLIPWAY_KUBERNETES_INGRESS_TLS', false, onOff),
     }),
     clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),

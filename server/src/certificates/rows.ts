@@ -1,4 +1,5 @@
 /** Certificates as rows: which hosts are to have one, what is due, and what became of it. */
+import { isRoutedSql } from '../store/cluster-rows.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { installationId } from '../store/installation.ts'
 import type { SealedPlace } from '../store/keys/seal.ts'
@@ -100,10 +101,12 @@ const hostsSql = `
   with named as (
     select r.host, r.organization_id, r.service_id, r.custom_domain_id
     from route r join custom_domain d on d.id = r.custom_domain_id where d.generate_certificate
+      and ${isRoutedSql('r.service_id')}
   ), own as (
     select r.host, r.organization_id, r.service_id, r.is_default or not exists (
         select from route o where o.service_id = r.service_id and o.port = r.port and o.is_default) as is_alone
     from route r where r.custom_domain_id is null and $1::text is not null and right(r.host, length($1) + 1) = '.' || $1
+      and ${isRoutedSql('r.service_id')}
     union all select $2::text, null, null, true where $2::text is not null
   ), single as (
     select host, organization_id, service_id from own

@@ -9,9 +9,9 @@ import { capacityOf } from '../runtimes/kubernetes/nodes.ts'
 import { describeActs } from '../runtimes/kubernetes/rights.ts'
 import type { KubernetesRuntimeParts } from '../runtimes/kubernetes/runtime.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
+import { namesKubernetesSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
-import { namesKubernetesSql } from './local.ts'
 
 export interface KubernetesRow {
   clusterId: string
@@ -28,7 +28,10 @@ export interface KubernetesRow {
 }
 
 /** What services on a cluster need of this server. */
-export type KubernetesServices = Pick<KubernetesRuntimeParts, 'ownerId' | 'outbound' | 'registryLogins'>
+export type KubernetesServices = Pick<
+  KubernetesRuntimeParts,
+  'ownerId' | 'outbound' | 'registryLogins' | 'runAs' | 'ingress'
+>
 
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
   k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId",
@@ -40,7 +43,8 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
     `select ${columns} from node c join node k on ${namesKubernetesSql('c')}
        left join cluster_engine u on u.cluster_id = c.id
      where $1::uuid is null or c.id = $1
-     union all select m.id, m.organization_id, null, m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, ''),
+     union all select m.id, m.organization_id, null,
+       m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, ''),
        jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version
      from managed_cluster m left join cluster_engine u on u.cluster_id = m.id
      where m.sealed is not null and ($1::uuid is null or m.id = $1)

@@ -3,6 +3,7 @@
  * machine; those whose credentials name a Docker engine; and those that are Kubernetes, by the kubeconfig of their
  * credentials or by what a module has told. This is the one place that knows.
  */
+import { isKubernetesSql, isLocalSql, namesSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 
 /** The key of the engine of this machine, whichever organization's default cluster it is asked for. */
@@ -10,9 +11,6 @@ export const localKey = 'local'
 
 /** Whether services on a cluster with this configuration run on this machine's engine. */
 export const isLocal = (spec: object): boolean => (spec as { is_default?: unknown }).is_default === true
-
-/** SQL for the same, of a cluster's row. */
-export const isLocalSql = (row: string): string => `coalesce((${row}.spec ->> 'is_default')::boolean, false)`
 
 /** SQL: the key (`Cluster.key`) of a cluster's row. */
 export const keySql = (row: string): string =>
@@ -22,24 +20,11 @@ export const keySql = (row: string): string =>
 export const environmentKeySql = (id: string): string =>
   `(select ${keySql('c')} from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid where e.id = ${id})`
 
-/** SQL: whether `k` is the credentials of a cluster's row that may be a machine or cluster of the organization. */
-const namesSql = (row: string): string => `${row}.kind = 'cluster' and not ${isLocalSql(row)}
-  and ${row}.spec ->> 'cloud_provider' = 'ON_PREMISE' and ${row}.spec ->> 'kubernetes' = 'SELF_MANAGED'
-  and k.id = (${row}.spec #>> '{cloud_provider_credentials,credentials,id}')::uuid
-  and k.kind = 'onpremise_credentials' and k.organization_id = ${row}.organization_id`
-
 /** SQL: whether `k` is the credentials of a cluster's row, and names the Docker engine that the cluster is. */
 export const namesEngineSql = (row: string): string => `${namesSql(row)} and k.spec ? 'engine_url'`
 
-/** SQL: whether `k` is the credentials of a cluster's row, and has the kubeconfig of the cluster that it is. */
-export const namesKubernetesSql = (row: string): string => `${namesSql(row)} and k.sealed ? 'kubeconfig'`
-
 /** SQL: whether a cluster's row is a Docker engine that credentials name. */
 export const isEngineSql = (row: string): string => `exists (select from node k where ${namesEngineSql(row)})`
-
-/** SQL: whether a cluster's row is a Kubernetes cluster that credentials name, or that a module has made. */
-export const isKubernetesSql = (row: string): string => `(exists (select from node k where ${namesKubernetesSql(row)})
-  or exists (select from managed_cluster u where u.id = ${row}.id and u.sealed is not null))`
 
 /** SQL: whether this server reaches the cluster of a row. */
 export const isReachedSql = (row: string): string =>

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { newId } from '../lib/ids.ts'
 import type { Secret } from '../lib/secret.ts'
+import { isKubernetesSql, isRoutedSql } from './cluster-rows.ts'
 import type { Database, Queryable } from './database.ts'
 import type { Sealer } from './keys/seal.ts'
 
@@ -36,6 +37,13 @@ const textSql = (name: string): string => `(select value from installation where
 /** SQL for the domain below which services have their names. */
 export const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
 
+/**
+ * SQL for that of a cluster's row: the hosts of a Kubernetes cluster lead to its own ingress, so that they are below a
+ * domain of its own, or below `localhost`.
+ */
+export const clusterDomainSql = (row: string): string => `case when ${isKubernetesSql(row)}
+  then coalesce(${row}.spec #>> '{dns_provider,domain}', 'localhost') else ${serviceDomainSql} end`
+
 /** SQL: whether a host is the API's own, or one that the platform gives to services. */
 export const isReservedSql = (host: string): string =>
   `(${host} = coalesce(${textSql('api_host')}, '') or ${host} = ${serviceDomainSql}
@@ -54,7 +62,7 @@ const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
   await tx.query(`delete from route where custom_domain_id is not null and ${isReservedSql('host')}`)
   await tx.query(
     `update route set host = left(host, length(host) - length($1) - 1) || '.' || ${serviceDomainSql}
-     where custom_domain_id is null and right(host, length($1) + 1) = '.' || $1`,
+     where custom_domain_id is null and right(host, length($1) + 1) = '.' || $1 and ${isRoutedSql('route.service_id')}`,
     [before],
   )
   await tx.query(
@@ -69,6 +77,35 @@ const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
   await tx.query(
     `select pg_notify('slipway_routes', id) from (select distinct service_id::text as id from route) routed`,
   )
+}
+
+/** The names of a cluster's services follow its domain; they keep their labels, unless those are taken there. */
+export const nameHosts = async (tx: Queryable, clusterId: string): Promise<void> => {
+  const renamed = await tx.query<{ id: string }>(
+    `with wanted as (
+       select r.host, r.service_id, split_part(r.host, '.', 1) as label, ${clusterDomainSql('c')} as domain
+       from route r join service_state s using (service_id) join node c on c.id = s.cluster_id
+       where c.id = $1 and r.custom_domain_id is null
+     ), taken as (
+       select distinct w.service_id from wanted w join route o on o.host = w.label || '.' || w.domain
+       where o.service_id <> w.service_id
+     )
+     update route r set host = w.label || case when t.service_id is null then ''
+         else '-' || substr(md5(w.service_id::text), 1, 6) end || '.' || w.domain
+     from wanted w left join taken t using (service_id)
+     where r.host = w.host and r.host <> w.label || '.' || w.domain
+     returning r.service_id as id`,
+    [clusterId],
+  )
+  const ids = [...new Set(renamed.map(({ id }) => id))]
+  if (ids.length === 0) return
+  // What instances were told of hosts has changed.
+  await tx.query(
+    `update service_state set wanted_hash = null, wanted_version = wanted_version + 1
+     where environment_id in (select environment_id from service_state where service_id = any($1))`,
+    [ids],
+  )
+  await tx.query(`select pg_notify('slipway_routes', id) from unnest($1::text[]) id`, [ids])
 }
 
 /** The operator's names for services and for the API; all hosts of services follow. */

@@ -4,7 +4,7 @@
  */
 import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
-import { publishedHostSql, serviceDomainSql } from '../store/installation.ts'
+import { clusterDomainSql, publishedHostSql } from '../store/installation.ts'
 import { timestampSql } from '../store/tree.ts'
 import type { BuiltInContext, BuiltInService } from './built-in.ts'
 
@@ -93,7 +93,7 @@ export const placeSql = `
     select here.*, e.name as environment_name, e.spec ->> 'mode' as environment_mode,
       coalesce(e.parent_id, here.id) as project_id, p.name as project_name,
       case when c.id is not null then json_build_object('name', c.name, 'provider', c.spec ->> 'cloud_provider',
-        'region', coalesce(c.spec ->> 'region', ''), 'domain', ${serviceDomainSql}) end as cluster
+        'region', coalesce(c.spec ->> 'region', ''), 'domain', ${clusterDomainSql('c')}) end as cluster
     from here left join node e on e.id = here.environment_id left join node p on p.id = coalesce(e.parent_id, here.id)
       left join node c on c.id = (e.spec ->> 'cluster_id')::uuid and c.kind = 'cluster'
   )`

@@ -46,11 +46,41 @@ const statusOf = (addresses: readonly string[], useCdn: boolean): Pick<CheckedDo
   return { status: 'DOMAIN_LINKED_TO_WRONG_HOST', error_details: strange }
 }
 
+const none: readonly string[] = []
+
+/** Of a cluster with an ingress of its own, which has an address where the service's own name leads. */
+const checkElsewhere = async (
+  addressesOf: (host: string) => Promise<readonly string[]>,
+  domain: string,
+  target: string | null,
+): Promise<Pick<CheckedDomain, 'status' | 'error_details'>> => {
+  if (isLocal(domain)) return { status: 'RESOLVES_TO_IP', error_details: null }
+  try {
+    const [found, wanted] = await Promise.all([
+      addressesOf(isWildcard(domain) ? `any.${withoutStar(domain)}` : domain),
+      target === null || isLocal(target) ? none : addressesOf(target).catch(() => none),
+    ])
+    if (wanted.length === 0) return { status: 'RESOLVES_TO_IP', error_details: null }
+    if (found.some((address) => wanted.includes(address)))
+      return { status: 'MATCHES_LOAD_BALANCER_HOST', error_details: null }
+    const details = `The domain name points to another machine than ${target}, which is where the cluster's ingress is.`
+    return { status: 'DOMAIN_LINKED_TO_WRONG_HOST', error_details: details }
+  } catch (error) {
+    return failure(error)
+  }
+}
+
 /** Never returns addresses: callers must not learn what a private name server knows. */
 export const checkDomain = async (
   addressesOf: (host: string) => Promise<readonly string[]>,
-  { domain, use_cdn: useCdn }: { domain: string; use_cdn: boolean },
+  {
+    domain,
+    use_cdn: useCdn,
+    is_routed: isRouted,
+    validation_domain: target,
+  }: { domain: string; use_cdn: boolean; is_routed: boolean; validation_domain: string | null },
 ): Promise<CheckedDomain> => {
+  if (!isRouted && !useCdn) return { domain_name: domain, ...(await checkElsewhere(addressesOf, domain, target)) }
   const found = isLocal(domain)
     ? statusOf(['127.0.0.1'], useCdn)
     : await addressesOf(isWildcard(domain) ? `any.${withoutStar(domain)}` : domain).then(

@@ -83,17 +83,21 @@ const checked = Type.Object(
 
 const noTls = 'This server has no TLS: the operator turns it on with SLIPWAY_ROUTER_TLS_PORT.'
 const noPort = 'The service has no public HTTP or gRPC port.'
+const notHere =
+  'The service runs on a Kubernetes cluster, whose own ingress has its certificates: the operator of this server names who issues them (SLIPWAY_KUBERNETES_CERT_ISSUER).'
 
 /** Also of one that nobody has begun to order. */
 const certificateOf = ({ generate_certificate: isWanted, certificate, ...row }: CustomDomain, hasTls: boolean) => {
-  if (hasTls && certificate !== null && (isWanted || certificate.source === 'UPLOADED')) return certificate
+  if (hasTls && row.is_routed && certificate !== null && (isWanted || certificate.source === 'UPLOADED'))
+    return certificate
   if (!isWanted) return null
-  const reason = !hasTls ? noTls : row.validation_domain === null ? noPort : null
+  const why = !hasTls ? noTls : row.validation_domain === null ? noPort : null
+  const reason = row.is_routed ? why : notHere
   return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null, source: 'ACME' as const }
 }
 
 const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain) => {
-  const { validation_domain: target, ...kept } = row
+  const { validation_domain: target, is_routed: _, ...kept } = row
   return {
     ...kept,
     ...(target === null ? {} : { validation_domain: target }),
@@ -171,6 +175,7 @@ const checkedAtOnce = 16
 const upload = async (context: Context<Upload>) => {
   if (context.parts.settings.routerTlsPort === undefined) throw badRequest(noTls)
   const domain = theOne(context)
+  if (!domain.is_routed) throw badRequest(notHere)
   const checked = await checkUpload(context, domain)
   return change(context, 'UPDATE', domain.id, (tx) => saveUpload(tx, context, domain, checked))
 }

@@ -8,6 +8,7 @@ import { Flag, Nullable, OneOf, Results, Text, Uuid, Whole } from '../../api/ope
 import { readClusterId } from '../../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
 import type { Ingress } from '../../runtimes/ingress.ts'
+import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Facet, itemOf, ownerOf } from '../self.ts'
 import { Certificate } from './custom-domain.ts'
 import { certificateSql, type Certificate as HostCertificate } from './rows.ts'
@@ -35,6 +36,8 @@ interface Row {
   kind: Kind
   externalPort: number | null
   certificate: HostCertificate | null
+  /** Requests to it come to our router. */
+  isRouted: boolean
 }
 
 const readSql = (ofRoute: string, ofNode: string): string =>
@@ -42,11 +45,11 @@ const readSql = (ofRoute: string, ofNode: string): string =>
      select r.host, r.protocol, r.port, r.is_default or r.custom_domain_id is not null as "isDefault",
        r.custom_domain_id is null as "isPlatform", r.service_id as "serviceId", n.kind,
        (select (p ->> 'external_port')::int from jsonb_array_elements(n.spec -> 'ports') p
-        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, n.created_at, r.is_default
+        where (p ->> 'internal_port')::int = r.port limit 1) as "externalPort", ${certificateSql('r.host')} as certificate, ${isRoutedSql('n.id')} as "isRouted", n.created_at, r.is_default
      from route r join node n on n.id = r.service_id where ${ofRoute} and r.host not like '*.%'
      union all
      select null, p ->> 'protocol', (p ->> 'internal_port')::int, false, true, n.id, n.kind,
-       (p ->> 'external_port')::int, null, n.created_at, false
+       (p ->> 'external_port')::int, null, true, n.created_at, false
      from node n, jsonb_array_elements(n.spec -> 'ports') p
      where ${ofNode} and n.name_scope = 'service' and p -> 'publicly_accessible' = 'true'
        and p ->> 'protocol' in ('TCP', 'UDP')
@@ -67,7 +70,7 @@ const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
   is_qovery_domain: row.isPlatform,
   is_platform_domain: row.isPlatform,
   is_default: row.isDefault,
-  certificate: hasTls ? row.certificate : null,
+  certificate: hasTls && row.isRouted ? row.certificate : null,
 })
 
 const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>

@@ -2,6 +2,7 @@
 import { domainToASCII } from 'node:url'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { isWildcard, wildcardOf, withoutStar } from '../../router/table/wildcard.ts'
+import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
 import { isReservedSql } from '../../store/installation.ts'
 import { timestampSql } from '../../store/tree.ts'
@@ -16,6 +17,8 @@ export interface CustomDomain {
   /** The target for a CNAME of the domain; null while the service has no public port. */
   validation_domain: string | null
   certificate: Certificate | null
+  /** Requests to it come to our router, which has its certificate then. */
+  is_routed: boolean
 }
 
 /** What is known of a host's certificate. */
@@ -56,7 +59,7 @@ export const certificateSql = (host: string): string => `(select found from (
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
   d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
     and r.is_default and r.custom_domain_id is null) as validation_domain,
-  ${certificateSql('d.domain')} as certificate`
+  ${certificateSql('d.domain')} as certificate, ${isRoutedSql('d.service_id')} as is_routed`
 
 export const readDomains = (db: Queryable, serviceId: string, id: string | null = null): Promise<CustomDomain[]> =>
   db.query<CustomDomain>(

@@ -1,14 +1,17 @@
 /**
- * The DNS provider for the host names of a cluster's services; by default this server's own domain. The keys of a
- * provider are sealed and never answered: a change must send them again.
+ * The DNS provider for the host names of a cluster's services; by default this server's own domain. On a Kubernetes
+ * cluster its domain is where services have their names, which has to lead to the cluster's ingress; the records are the
+ * user's own affair. The keys of a provider are sealed and never answered: a change must send them again.
  */
 import Type, { type TObject } from 'typebox'
 import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Recorded, Secret, Text } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange, readInner } from '../../facets/settings/inner-configuration.ts'
-import { badRequest } from '../../lib/errors.ts'
+import { badRequest, invalidField } from '../../lib/errors.ts'
+import { domainName } from '../../lib/net/domain-name.ts'
 import type { Queryable } from '../../store/database.ts'
+import { clusterDomainSql, isReservedSql, nameHosts } from '../../store/installation.ts'
 import { FormsOf, openForms, readFormBy } from '../forms.ts'
 import { clusterInPath, isDocker } from './rows.ts'
 
@@ -18,31 +21,56 @@ const column = 'dns_provider.key'
 
 const Needed = (maxLength = 255) => Text(maxLength, { minLength: 1 })
 
+const noRecords = 'this server writes no DNS records: set those of the domain there.'
+
+/** Of a Kubernetes cluster: where its services have their names. */
+const Domain = () => Needed()
+
 const forms: Record<string, TObject> = {
-  QOVERY: Type.Object({ domain: Needed() }),
+  QOVERY: Type.Object({ domain: Domain() }),
   CLOUDFLARE: Type.Object({
-    domain: Needed(),
-    email: Needed(320),
-    api_token: Secret(4096),
-    proxied: Maybe(Flag({ default: false })),
+    domain: Domain(),
+    email: Recorded(Needed(320), noRecords),
+    api_token: Recorded(Secret(4096), noRecords),
+    proxied: Maybe(Recorded(Flag({ default: false }), noRecords)),
   }),
   ROUTE53: Type.Object({
-    domain: Needed(),
-    credentials: Type.Object({
-      type: OneOf(['STATIC']),
-      aws_access_key_id: Needed(),
-      aws_secret_access_key: Secret(4096),
-    }),
-    aws_region: Needed(),
-    hosted_zone_id: Maybe(Nullable(Text())),
+    domain: Domain(),
+    credentials: Recorded(
+      Type.Object({
+        type: OneOf(['STATIC']),
+        aws_access_key_id: Needed(),
+        aws_secret_access_key: Secret(4096),
+      }),
+      noRecords,
+    ),
+    aws_region: Recorded(Needed(), noRecords),
+    hosted_zone_id: Maybe(Recorded(Nullable(Text()), noRecords)),
   }),
 }
 
 /** The suffix of services' host names unless they have custom domains. */
-const ownDomain = ({ parts }: Context): Spec => ({ provider: 'QOVERY', domain: parts.settings.domain ?? 'localhost' })
+const ownDomain = async ({ db, node }: Context): Promise<Spec> => {
+  const [row] = await db.query<{ domain: string }>(
+    `select ${clusterDomainSql('c')} as domain from node c where c.id = $1`,
+    [node.id],
+  )
+  return { provider: 'QOVERY', domain: row!.domain }
+}
+
+/** The names of services belong to the platform below its own domain, which leads to its router. */
+const checkDomain = async (tx: Queryable, sent: string): Promise<string> => {
+  if (sent === 'localhost') return sent
+  const read = domainName(sent)
+  if (typeof read === 'string') throw invalidField('/dns_provider/domain', `must be ${read}`)
+  const [row] = await tx.query<{ reserved: boolean }>(`select ${isReservedSql('$1::text')} as reserved`, [read.value])
+  if (row!.reserved)
+    throw invalidField('/dns_provider/domain', 'must not be a name of this server, which leads to its own router')
+  return read.value
+}
 
 const Request = Type.Object({
-  dns_provider: Recorded(FormsOf('provider', forms), 'this server manages no DNS.'),
+  dns_provider: FormsOf('provider', forms, Recorded(OneOf(Object.keys(forms)), noRecords)),
 })
 const Provider = Type.Object({ dns_provider: FormsOf('provider', openForms(forms)) })
 
@@ -67,15 +95,17 @@ const replace = async (context: Context<Type.Static<typeof Request>>) => {
     throw badRequest(
       'A Docker engine does not manage DNS: point the names at this server and add them as custom domains.',
     )
+  const domain = await checkDomain(context.db, String(sent.domain))
   const sealed = await seal(context, keyOf(sent))
   const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
     context.transaction(async (tx) => {
       const answer = await work(tx)
       await tx.query(update, [context.node.id, sealed])
+      await nameHosts(tx, context.node.id)
       return answer
     })
-  const target = { field, empty: ownDomain(context), eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
-  const wanted: InnerChange<Spec> = { ...target, change: () => withoutKey(sent) }
+  const target = { field, empty: await ownDomain(context), eventType: 'UPDATE', subTarget: 'DNS_PROVIDER' } as const
+  const wanted: InnerChange<Spec> = { ...target, change: () => ({ ...withoutKey(sent), domain }) }
   return changeInner({ ...context, transaction }, wanted, (kept) => ({ dns_provider: kept }))
 }
 
@@ -93,7 +123,7 @@ export const clusterDnsOperations: Operation[] = [
     status: 200,
     answer: Provider,
     run: async (context) => ({
-      dns_provider: await readInner<Spec>(context.db, context.node.id, field, ownDomain(context)),
+      dns_provider: await readInner<Spec>(context.db, context.node.id, field, await ownDomain(context)),
     }),
   }),
   operation({

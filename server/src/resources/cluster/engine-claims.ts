@@ -4,11 +4,12 @@
  */
 import type { Clusters } from '../../clusters/clusters.ts'
 import { isKubernetesId } from '../../clusters/kubernetes.ts'
-import { isLocalSql } from '../../clusters/local.ts'
 import { conflict } from '../../lib/errors.ts'
 import { refuseManyEngines } from '../../limits/engine-room.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'
+import { isLocalSql } from '../../store/cluster-rows.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
+import { nameHosts } from '../../store/installation.ts'
 
 /** Who an engine is, as it says itself. */
 export interface MachineFacts {
@@ -94,6 +95,7 @@ export const claim = async (
 ): Promise<void> => {
   if (facts === null) {
     await tx.query('delete from cluster_engine where cluster_id = $1', [clusterId])
+    await nameHosts(tx, clusterId)
     return
   }
   try {
@@ -103,4 +105,5 @@ export const claim = async (
     const word = wordOf(facts.id)
     throw conflict('engine_in_use', `Another cluster already uses this ${word}: it can belong to only one cluster.`)
   }
+  await nameHosts(tx, clusterId)
 }

@@ -171,3 +171,62 @@ test('what such a cluster has no way to is refused with the reason, and the plan
     assert.match(JSON.stringify(plan), sentence)
   }
 })
+
+test('hosts lead to the ingress of the cluster: below its own domain, which services follow, and to custom domains', async () => {
+  const environmentId = await newEnvironment()
+  const { id } = await must('POST', `/environment/${environmentId}/container`, containerBody({ name: 'web' }))
+  const path = `/container/${id}`
+  await must('POST', `${path}/customDomain`, { domain: 'www.shop.test', generate_certificate: true })
+  await deploy(path, { image_tag: '1' })
+  const hosts = (): string[] =>
+    (specOf('Ingress', environmentId, `s-${id}`)?.rules ?? []).map(({ host }: Json) => host).sort()
+  assert.deepEqual(hosts(), ['p8080-web-production.localhost', 'web-production.localhost', 'www.shop.test'])
+  const refused = await call('PUT', `/cluster/${clusterId}/dnsProvider`, {
+    dns_provider: { provider: 'QOVERY', domain: 'no' },
+  })
+  assert.equal(refused.body.details?.[0]?.field, '/dns_provider/domain')
+  await must('PUT', `/cluster/${clusterId}/dnsProvider`, { dns_provider: { provider: 'QOVERY', domain: 'apps.test' } })
+  const wanted = ['p8080-web-production.apps.test', 'web-production.apps.test', 'www.shop.test']
+  await until(() => JSON.stringify(hosts()) === JSON.stringify(wanted), { what: 'the new names', timeoutMs: 20_000 })
+  const links = (await must('GET', `${path}/link`)).results
+  assert.deepEqual(
+    links.map(({ url }: Json) => url).sort(),
+    wanted.map((host) => `http://${host}`),
+  )
+  const { results: table } = await must('GET', `${base}/cluster/${clusterId}/routingTable`)
+  const listed = table.map(({ destination }: Json) => destination)
+  assert.ok(
+    wanted.every((host) => listed.includes(host)),
+    listed.join(),
+  )
+  const [domain] = (await must('GET', `${path}/customDomain`)).results
+  assert.equal(domain.validation_domain, 'web-production.apps.test')
+  assert.match(domain.certificate.reason, /whose own ingress has its certificates/)
+  assert.equal((await must('PUT', path, { ports: [{ ...port, internal_port: 9090 }] })).ports[0].internal_port, 9090)
+  const { results: after } = await must('GET', `${path}/link`)
+  assert.ok(
+    after.every(({ url }: Json) => /apps\.test|shop\.test/.test(url)),
+    JSON.stringify(after),
+  )
+})
+
+test('the number of instances is left to the autoscaler of the cluster', async () => {
+  const environmentId = await newEnvironment()
+  const body = containerBody({ name: 'busy', min_running_instances: 2, max_running_instances: 5 })
+  const { id } = await must('POST', `/environment/${environmentId}/container`, body)
+  await deploy(`/container/${id}`, { image_tag: '1' })
+  const { minReplicas, maxReplicas } = specOf('HorizontalPodAutoscaler', environmentId, `s-${id}`)
+  assert.deepEqual([minReplicas, maxReplicas], [2, 5])
+  const controller = kubernetes.store.find('Deployment', `slipway-${environmentId}`, `s-${id}`)!
+  kubernetes.store.merge(controller, { spec: { replicas: 4 } })
+  const pods = () => named('Pod', environmentId).length
+  await until(() => pods() === 4, { what: 'four pods' })
+  const asked = (words: RegExp) => kubernetes.asked.filter((each) => words.test(each)).length
+  const [changes, looks] = [asked(/^PATCH/), asked(/^GET .*\/ingresses/)]
+  await api.database.query(`select pg_notify('slipway_routes', $1)`, [id])
+  await until(() => asked(/^GET .*\/ingresses/) > looks, { what: 'the reconciler to look' })
+  await until(async () => (await call('GET', `/container/${id}/status`)).body.state === 'DEPLOYED', {
+    what: 'its state',
+  })
+  assert.deepEqual([asked(/^PATCH/), pods()], [changes, 4])
+})

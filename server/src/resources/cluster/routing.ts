@@ -1,5 +1,5 @@
 /**
- * Where traffic goes: on the local cluster from the host names of services to their ports, as deployed; on other
+ * Where traffic goes: on a cluster that services run on from their host names to their ports, as deployed; on other
  * clusters the network routes that were set. Also which environments are on a cluster.
  */
 import Type from 'typebox'
@@ -8,7 +8,7 @@ import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
 import { ownKinds, typeOf } from '../../kinds.ts'
 import { badRequest } from '../../lib/errors.ts'
-import { clusterInOrganization, clusterInPath, isDocker, readCluster } from './rows.ts'
+import { clusterInOrganization, clusterInPath, engineOf, readCluster } from './rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
@@ -23,15 +23,15 @@ const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('d
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
-  if (!(await isDocker(context, context.db))) return { results: (spec.routes ?? []) as KeptRoute[] }
+  if ((await engineOf(context, context.db)) === null) return { results: (spec.routes ?? []) as KeptRoute[] }
   const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
   return new JsonText(row!.text)
 }
 
 const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {
-  if (await isDocker(context, context.db))
+  if ((await engineOf(context, context.db)) !== null)
     throw badRequest(
-      'The routes of a Docker engine follow from the ports and domains of its services and cannot be set.',
+      'The routes of a cluster that services run on follow from their ports and domains and cannot be set.',
     )
   const wanted: InnerChange<KeptRoute[]> = {
     field: 'routes',
@@ -79,7 +79,7 @@ export const clusterRoutingOperations: Operation[] = [
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
-    body: Type.Object({ routes: Recorded(List(Route, 500), 'of a Docker engine they are refused.') }),
+    body: Type.Object({ routes: Recorded(List(Route, 500), 'of a cluster that services run on they are refused.') }),
     status: 201,
     answer: Results(Route),
     run: replaceRoutes,

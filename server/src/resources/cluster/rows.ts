@@ -1,8 +1,9 @@
 /** What several files about clusters read from a cluster's row. Knows nothing of responses. */
 import { type Context, nodeInPath } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
-import { isEngineSql, isKubernetesSql, isLocalSql } from '../../clusters/local.ts'
+import { isEngineSql } from '../../clusters/local.ts'
 import { conflict, notFound } from '../../lib/errors.ts'
+import { isKubernetesSql, isLocalSql } from '../../store/cluster-rows.ts'
 import type { Queryable } from '../../store/database.ts'
 
 export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')

@@ -1,5 +1,5 @@
 /**
- * Host names of services: `<service>-<environment>`, below `localhost` or the operator's domain; assigned once and kept
+ * Host names of services: `<service>-<environment>`, below `localhost`, the operator's domain or their cluster's; assigned once and kept
  * when names change.
  */
 import { createHash } from 'node:crypto'
@@ -7,7 +7,7 @@ import { dnsLabel } from '../../deployments/release/workload.ts'
 import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import { serviceDomainSql } from '../../store/installation.ts'
+import { clusterDomainSql } from '../../store/installation.ts'
 import type { Port } from './parts.ts'
 
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
@@ -55,22 +55,23 @@ export interface RoutedService {
   environmentId: string
 }
 
-const currentLabel = async (tx: Queryable, serviceId: string, domain: string): Promise<string | null> => {
+const currentLabel = async (tx: Queryable, serviceId: string): Promise<string | null> => {
   const [row] = await tx.query<{ host: string }>(
     'select host from route where service_id = $1 and custom_domain_id is null order by is_default desc limit 1',
     [serviceId],
   )
-  return row === undefined ? null : row.host.replace(/^p\d+-/, '').slice(0, -domain.length - 1)
+  return row === undefined ? null : row.host.replace(/^p\d+-/, '').split('.')[0]!
 }
 
 /** A label that is already taken gets a suffix. */
 const writeOwnRoutes = async (tx: Queryable, service: RoutedService, ports: readonly Port[]): Promise<void> => {
   const [found] = await tx.query<{ environment: string | null; domain: string }>(
-    `select (select name from node where id = $1) as environment, ${serviceDomainSql} as domain`,
+    `select e.name as environment, ${clusterDomainSql('c')} as domain
+     from node e left join node c on c.id = (e.spec ->> 'cluster_id')::uuid where e.id = $1`,
     [service.environmentId],
   )
   const { environment, domain } = found!
-  const current = await currentLabel(tx, service.id, domain)
+  const current = await currentLabel(tx, service.id)
   const wish = hostLabel(service.name, environment ?? '', service.id)
   for (let attempt = 0; ; attempt += 1) {
     const label = current ?? (attempt === 0 ? wish : `${wish}-${suffixOf(service.id, attempt)}`)

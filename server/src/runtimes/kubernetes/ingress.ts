@@ -3,7 +3,7 @@ import type { Clock } from '../../lib/time/clock.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
 import { untilGone } from './follow.ts'
-import { annotations, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
+import { annotations, hasTls, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
 import { describeDoors } from './manifests/doors.ts'
 import type { Found, Kind, Objects } from './objects.ts'
 
@@ -97,7 +97,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
         isAs: (publication) => isAs(publication, found.get(publication.service.serviceId) ?? []),
       }
     },
-    url: (host) => `http://${host}`,
+    url: (host) => `${hasTls(place) ? 'https' : 'http'}://${host}`,
     address: (port) => `${addresses.get(port) ?? 'load-balancer'}:${port}`,
     async close(service, signal) {
       await remove(await ofService(service), signal)

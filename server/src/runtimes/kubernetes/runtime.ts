@@ -21,7 +21,7 @@ import { untilGone } from './follow.ts'
 import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
 import { createPodLogs } from './logs/logs.ts'
-import { instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
+import { type IngressPlace, instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
 import { createObjects, type Found, type Objects } from './objects.ts'
 import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
@@ -34,7 +34,8 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   /** `v1.31.2` */
   version: string
   /** See `Place`. */
-  runAs?: number
+  runAs?: number | undefined
+  ingress?: IngressPlace | undefined
   outbound: Outbound
   registryLogins: RegistryLogins
   clock?: Clock
@@ -100,8 +101,9 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
 }
 
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
-  const { api, ownerId, version, runAs = null, outbound, registryLogins, clock = systemClock } = parts
-  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs })
+  const { api, ownerId, version, runAs = null, ingress: doors = {}, outbound, registryLogins } = parts
+  const { clock = systemClock } = parts
+  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs, ingress: doors })
   const images = createImages({ outbound, registryLogins })
   const ingress = createIngress(objects, clock)
   const logs = createPodLogs(objects, clock)

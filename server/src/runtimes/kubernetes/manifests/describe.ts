@@ -28,7 +28,21 @@ export interface Place {
   canPause: boolean
   /** Number of the user that programs run as, whatever their images say; null: the image's, which must not be root. */
   runAs: number | null
+  ingress?: IngressPlace | undefined
 }
+
+/** How hosts are published: what is left out is up to the cluster. */
+export interface IngressPlace {
+  /** Name of an IngressClass; absent: the cluster's default. */
+  className?: string | undefined
+  /** Name of a ClusterIssuer of cert-manager, which gets a certificate for each host. */
+  issuer?: string | undefined
+  /** The ingress has a certificate for all hosts that have none of their own. */
+  hasCertificate?: boolean
+}
+
+/** Whether hosts are reached by https. */
+export const hasTls = ({ ingress }: Place): boolean => ingress?.issuer !== undefined || ingress?.hasCertificate === true
 
 /** As of containers of Docker engines, so that whoever reads one reads both. */
 export const labels = {

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Exposure, Publication } from '../../ingress.ts'
+import type { Manifest, Place } from './describe.ts'
 import { describeDoors } from './doors.ts'
 
-const place = { ownerId: 'owner', canPause: true, runAs: null }
+const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
 const publicationOf = (exposure: Partial<Exposure>, revision: string | null = 'rev'): Publication => ({
   service: { environmentId: 'env', serviceId: 'svc' },
   revision,
@@ -77,4 +78,19 @@ test('another way is told by its mark', () => {
     describeDoors(publicationOf(exposure), place).manifests[0]?.metadata.annotations?.['slipway.published']
   assert.equal(markOf({ hosts: [host] }), markOf({ hosts: [host] }))
   assert.notEqual(markOf({ hosts: [host] }), markOf({ hosts: [{ ...host, internalPort: 1 }] }))
+})
+
+test('hosts are published by the class that is named, with the certificates of an issuer or of the ingress itself', () => {
+  const made = (ingress: Place['ingress']) => {
+    const [manifest] = describeDoors(publicationOf({ hosts: [host, { ...host, path: '/a' }] }), { ...place, ingress })
+      .manifests as (Manifest & { spec: { ingressClassName?: string; tls?: unknown } })[]
+    const { 'slipway.published': _, ...annotations } = manifest!.metadata.annotations ?? {}
+    return [manifest!.spec.ingressClassName, annotations, manifest!.spec.tls]
+  }
+  const issuer = { 'cert-manager.io/cluster-issuer': 'letsencrypt' }
+  assert.deepEqual(made({}), [undefined, {}, undefined])
+  assert.deepEqual(made({ className: 'nginx', hasCertificate: true }), ['nginx', {}, [{ hosts: ['web.test'] }]])
+  const [, annotations, tls] = made({ issuer: 'letsencrypt' })
+  assert.deepEqual(annotations, issuer)
+  assert.match(JSON.stringify(tls), /^\[\{"hosts":\["web\.test"\],"secretName":"tls-[0-9a-f]{16}"\}\]$/)
 })

@@ -2,7 +2,16 @@
 import { createHash } from 'node:crypto'
 import type { Policy } from '../../../router/policy.ts'
 import type { ExposedHost, ExposedPort, Publication } from '../../ingress.ts'
-import { annotations, instanceSelector, labels, type Manifest, nameOf, namespaceOf, type Place } from './describe.ts'
+import {
+  annotations,
+  hasTls,
+  instanceSelector,
+  labels,
+  type Manifest,
+  nameOf,
+  namespaceOf,
+  type Place,
+} from './describe.ts'
 
 export interface Doors {
   /** What is to be there. */
@@ -60,11 +69,28 @@ const ruleOf = (serviceId: string, host: string, all: readonly ExposedHost[]) =>
   },
 })
 
+/** One certificate each, so that a host that cannot get one keeps none from the others. */
+const tlsOf = (hosts: readonly string[], place: Place): object => {
+  if (!hasTls(place)) return {}
+  const secretOf = (host: string): object =>
+    place.ingress?.issuer === undefined
+      ? {}
+      : { secretName: `tls-${createHash('sha256').update(host).digest('hex').slice(0, 16)}` }
+  return { tls: hosts.map((host) => ({ hosts: [host], ...secretOf(host) })) }
+}
+
 const ingressOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest => ({
   apiVersion: 'networking.k8s.io/v1',
   kind: 'Ingress',
-  metadata: metadataOf(publication.service, place, nameOf(publication.service.serviceId)),
+  metadata: {
+    ...metadataOf(publication.service, place, nameOf(publication.service.serviceId)),
+    ...(place.ingress?.issuer === undefined
+      ? {}
+      : { annotations: { 'cert-manager.io/cluster-issuer': place.ingress.issuer } }),
+  },
   spec: {
+    ...(place.ingress?.className === undefined ? {} : { ingressClassName: place.ingress.className }),
+    ...tlsOf([...new Set(hosts.map(({ host }) => host))], place),
     rules: [...Map.groupBy(hosts, ({ host }) => host)].map(([host, all]) =>
       ruleOf(publication.service.serviceId, host, all),
     ),
@@ -93,8 +119,10 @@ const balancerOf = (publication: Publication, ports: readonly ExposedPort[], pla
 }
 
 const marked = (manifest: Manifest): Manifest => {
-  const mark = createHash('sha256').update(JSON.stringify(manifest.spec)).digest('hex').slice(0, 32)
-  return { ...manifest, metadata: { ...manifest.metadata, annotations: { [annotations.published]: mark } } }
+  const { annotations: own = {} } = manifest.metadata
+  const said = JSON.stringify(manifest.spec) + (Object.keys(own).length === 0 ? '' : JSON.stringify(own))
+  const mark = createHash('sha256').update(said).digest('hex').slice(0, 32)
+  return { ...manifest, metadata: { ...manifest.metadata, annotations: { ...own, [annotations.published]: mark } } }
 }
 
 /** A stopped service keeps its hosts, behind which nothing answers; its ports are closed. */
