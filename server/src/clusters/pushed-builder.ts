@@ -14,10 +14,11 @@ import { joinTag, splitTag } from '../lib/docker/image-name.ts'
 import { isHub } from '../lib/docker/registry-session.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
+import { isKubernetesSql, isLocalSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { readCapacity } from './capacity.ts'
 import type { Cluster } from './clusters.ts'
-import { isEngineSql, isKubernetesSql, isLocalSql, keySql } from './local.ts'
+import { isEngineSql, keySql } from './local.ts'
 
 /** A registry as its organization set it up. */
 export interface RegistryPlace {

@@ -89,6 +89,11 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   },
 }
 
+/** The end of a sentence about a cluster that lacks it. */
+export const abilityWords = Object.fromEntries(
+  Object.entries(lacks).map(([ability, { what }]) => [ability, what]),
+) as Record<Ability, string>
+
 /** What its cluster lacks for a service; null when it lacks nothing. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
