@@ -7,6 +7,7 @@ import { nodeInPath, type Operation, type Owner, operation } from '../../api/ope
 import { Flag, Nullable, OneOf, Results, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
+import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import type { Ingress } from '../../runtimes/ingress.ts'
 import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Facet, itemOf, ownerOf } from '../self.ts'
@@ -61,6 +62,8 @@ const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.p
 const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string =>
   host === null ? `${protocol.toLowerCase()}://${address(externalPort!)}` : url(host)
 
+const lookMs = 3000
+
 const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
   service_id: row.serviceId,
   service_type: typeOf(row.kind),
@@ -91,6 +94,13 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
       const clusterId = await readClusterId(db, node.kind === 'environment' ? node.id : node.parentId!)
       if (clusterId === null) return { results: [] }
       const { ingress } = await parts.clusters.of(clusterId)
+      // Where a cluster has opened a port, it says itself.
+      if (rows.some(({ host }) => host === null)) {
+        const environmentId = node.kind === 'environment' ? node.id : node.parentId!
+        const services = [...new Set(rows.map(({ serviceId }) => serviceId))]
+        const looking = ingress.look(services.map((serviceId) => ({ environmentId, serviceId }))).catch(() => {})
+        await waitAtMost(parts.clock, lookMs, looking)
+      }
       const hasTls = parts.settings.routerTlsPort !== undefined
       return { results: rows.map((row) => toLink(ingress, row, hasTls)) }
     },

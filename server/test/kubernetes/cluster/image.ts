@@ -15,18 +15,24 @@ const archiveOf = async (fill: (archive: ReturnType<typeof pack>) => void): Prom
 
 const digestOf = (content: Buffer | string): string => createHash('sha256').update(content).digest('hex')
 
-/** Busybox of this machine under its usual name, and the image that holds the namespaces of a pod. */
-export const busyboxArchive = async (tags: { busybox: string; pause: string }): Promise<Buffer> => {
+/** What a small image has: busybox of this machine, and programs of its own in /usr/bin. */
+export const busyboxLayer = async (programs: Record<string, string> = {}): Promise<Buffer> => {
   const path = '/bin/busybox'
   const { stdout } = await exec(path, ['--list-full'], { env: {}, timeoutMs: 10_000 })
-  const layer = await archiveOf((root) => {
+  return archiveOf((root) => {
     root.entry({ name: 'bin/busybox', mode: 0o755 }, readFileSync(path))
+    for (const [name, text] of Object.entries(programs)) root.entry({ name: `usr/bin/${name}`, mode: 0o755 }, text)
     for (const name of stdout.trim().split('\n'))
       if (name !== 'bin/busybox') root.entry({ name, type: 'symlink', linkname: '/bin/busybox' })
     root.entry({ name: 'tmp', type: 'directory', mode: 0o1777 })
     root.entry({ name: 'etc/passwd' }, 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n')
     root.entry({ name: 'etc/group' }, 'root:x:0:\nnogroup:x:65534:\n')
   })
+}
+
+/** Busybox of this machine under its usual name, and the image that holds the namespaces of a pod. */
+export const busyboxArchive = async (tags: { busybox: string; pause: string }): Promise<Buffer> => {
+  const layer = await busyboxLayer()
   const settings = (command: string[]): string =>
     JSON.stringify({
       ...{ architecture: process.arch === 'arm64' ? 'arm64' : 'amd64', os: 'linux', history: [] },

@@ -19,6 +19,9 @@ export const kubeconfig: string = readFileSync(kubeconfigFile, 'utf8')
 
 const { host, port } = await parseKubeconfig(kubeconfig)
 
+/** The address of this machine as the node of the tests knows it: the one before its own. */
+export const outsideAddress = (): string => host.replace(/\d+$/, (last) => String(Number(last) - 1))
+
 /** An outbound client that may reach the API server. */
 export const outbound = createOutbound({ allow: ['loopback', `${host}:${port}`, host] })
 

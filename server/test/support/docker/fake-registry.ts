@@ -29,23 +29,26 @@ export interface FakeImage {
 
 const blobOf = (bytes: Buffer): Blob => ({ digest: sha256(bytes), size: bytes.length, bytes })
 
-const layerOf = async (files: Record<string, string | Buffer>): Promise<{ diffId: string; blob: Blob }> => {
+const archiveOf = async (files: Record<string, string | Buffer>): Promise<Buffer> => {
   const archive = pack()
   for (const [name, content] of Object.entries(files)) archive.entry({ name }, content)
   archive.finalize()
   const chunks: Buffer[] = []
   for await (const chunk of archive) chunks.push(chunk as Buffer)
-  const tar = Buffer.concat(chunks)
-  return { diffId: sha256(tar), blob: blobOf(gzipSync(tar)) }
+  return Buffer.concat(chunks)
 }
 
 /** An image unlike any other, of one layer with these files. */
-export const makeImage = async (files: Record<string, string | Buffer> = {}): Promise<FakeImage> => {
-  const layer = await layerOf({ only: newId(), ...files })
+export const makeImage = async (files: Record<string, string | Buffer> = {}): Promise<FakeImage> =>
+  imageOf(await archiveOf({ only: newId(), ...files }), { Cmd: ['/none'] })
+
+/** An image of one layer, which is a tar archive; `settings`: how it is started, as Docker writes it. */
+export const imageOf = (archive: Buffer, settings: object): FakeImage => {
+  const layer = { diffId: sha256(archive), blob: blobOf(gzipSync(archive)) }
   const config = {
     architecture: process.arch === 'x64' ? 'amd64' : process.arch,
     os: 'linux',
-    config: { Cmd: ['/none'] },
+    config: settings,
     rootfs: { type: 'layers', diff_ids: [layer.diffId] },
     history: [{ created: '2026-01-01T00:00:00Z', created_by: 'test' }],
   }
@@ -93,7 +96,7 @@ const json = (
 }
 
 /** `auth`: `basic` and `token` are the `user:password` that it admits. */
-export const startFakeRegistry = async (auth: Auth = 'none'): Promise<FakeRegistry> => {
+export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.1'): Promise<FakeRegistry> => {
   const asked: string[] = []
   const tags = new Map<string, { bytes: Buffer; type: string }>()
   const blobs = new Map<string, Buffer>()
@@ -170,9 +173,9 @@ export const startFakeRegistry = async (auth: Auth = 'none'): Promise<FakeRegist
       serveUpload(request, response) ||
       serveImage(request, response)
     )
-  }).listen(0, '127.0.0.1')
+  }).listen(0, address)
   await once(server, 'listening')
-  host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  host = `${address}:${(server.address() as AddressInfo).port}`
   return {
     host,
     url: new URL(`http://${host}`),
