@@ -7,7 +7,9 @@ import { operations } from '../src/resources/index.ts'
 import { kubernetesAbilities } from '../src/runtimes/kubernetes/runtime.ts'
 import { abilities } from '../src/runtimes/runtime.ts'
 
-const acting = resourceFields(operations).filter(({ docker, resource }) => docker === 'acts' && serviceKinds.includes(resource))
+const acting = resourceFields(operations).filter(
+  ({ docker, resource }) => docker === 'acts' && serviceKinds.includes(resource),
+)
 const fields = [...new Map(acting.map((each) => [`${each.resource} ${each.field}`, each])).values()]
 
 test('every field and setting of a service that acts has one row, and every row has a field', () => {

@@ -1,7 +1,5 @@
 /** One whole environment on a real cluster, through the API: from its first deployment until nothing of it is left. */
 import assert from 'node:assert/strict'
-import { mkdirSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { newId } from '../../src/lib/ids.ts'
 import { createOutbound } from '../../src/lib/net/outbound.ts'
@@ -15,6 +13,7 @@ import type { Admin } from './cluster/admin.ts'
 import { busyboxLayer } from './cluster/image.ts'
 import {
   grantAccess,
+  leadTo,
   openCluster,
   outsideAddress,
   ownNode,
@@ -55,16 +54,6 @@ exec httpd -f -p 6379 -h /data
   'redis-cli': '#!/bin/sh\nexec wget -q -O /dev/null http://127.0.0.1:6379/index.html\n',
 }
 const run = { Env: ['PATH=/bin:/usr/bin'], Cmd: ['sh'] }
-
-/** The machines of the cluster find registries where the test has one. */
-const leadTo = (host: string, url: string): void => {
-  const folder = join(ownNode!, 'registries', host.replace(':', '_'), '')
-  for (const each of [folder, join(ownNode!, 'registries', host)]) {
-    mkdirSync(each, { recursive: true })
-    const text = `server = "${url}"\n[host."${url}"]\n  capabilities = ["pull", "resolve"]\n`
-    writeFileSync(join(each, 'hosts.toml'), text)
-  }
-}
 
 let admin: Admin
 let clusterId: string

@@ -78,7 +78,9 @@ AJT | /mode /type /value | restrictions of pushes, kept by Slipway | the same |
 `
 
 const columns = (line: string): Becomes => {
-  const [letters = '', fields = '', docker = '', kubernetes = '', needs = ''] = line.split('|').map((each) => each.trim())
+  const [letters = '', fields = '', docker = '', kubernetes = '', needs = ''] = line
+    .split('|')
+    .map((each) => each.trim())
   return {
     resources: [...letters].map((letter) => kinds[letter]!),
     fields: words(fields),
