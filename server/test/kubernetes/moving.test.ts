@@ -36,9 +36,10 @@ test('an environment that is cloned from Docker to Kubernetes, and back, serves 
   skip,
 }, async () => {
   const outside = outsideAddress()
-  const { slipway, git } = await withSlipway({ env: { SLIPWAY_OUTBOUND_ALLOW: `loopback,198.18.0.0/15` } })
   const registry = await startRegistry({ address: outside })
+  // Before the engine is let go.
   after(() => registry.close())
+  const { slipway, git } = await withSlipway({ env: { SLIPWAY_OUTBOUND_ALLOW: `loopback,198.18.0.0/15` } })
   leadTo(registry.host, registry.url)
   const admin = await openCluster()
   const kubeconfig = await grantAccess(admin, accessManifest.items)
