@@ -75,11 +75,20 @@ const start = async (t: TestContext) => {
   return { cluster, pass, quiet, roll, revisions }
 }
 
+const refusing =
+  (status: number, says: string) =>
+  (cluster: MemoryCluster): void => {
+    cluster.refuse = () => [status, says]
+  }
+const busy = (cluster: MemoryCluster): void => {
+  cluster.busy = Number.POSITIVE_INFINITY
+}
+
 const outages: [string, (cluster: MemoryCluster) => void][] = [
   ['silent', (cluster) => cluster.hush()],
-  ['busy', (cluster) => void (cluster.busy = Number.POSITIVE_INFINITY)],
-  ['forgetful', (cluster) => void (cluster.refuse = () => [410, 'the place is too old'])],
-  ['failing', (cluster) => void (cluster.refuse = () => [500, 'etcd is away'])],
+  ['busy', busy],
+  ['forgetful', refusing(410, 'the place is too old')],
+  ['failing', refusing(500, 'etcd is away')],
 ]
 const refusals: [string, number, string][] = [
   ['a login that is refused', 401, 'Unauthorized'],
@@ -138,7 +147,7 @@ for (const [what, status, says] of refusals)
     const second = roll(fresh, (step) => {
       if (step !== 'start') return
       before = cluster.asked.length
-      begin(cluster, () => void (cluster.refuse = () => [status, says]))
+      begin(cluster, refusing(status, says))
     })
     await pass(60, second.isOver)
     assert.match(
