@@ -9,7 +9,8 @@ import { login, registryIsMissing, startRegistry } from '../support/docker/regis
 import type { Json } from '../support/slipway/slipway.ts'
 import { withSlipway } from '../support/slipway/with-slipway.ts'
 import { until } from '../support/until.ts'
-import { grantAccess, leadTo, openCluster, outsideAddress, ownNode, revokeAccess } from './cluster/scene.ts'
+import { leadTo, outsideAddress } from './cluster/registry.ts'
+import { grantAccess, openCluster, ownNode, revokeAccess } from './cluster/scene.ts'
 
 const skip =
   registryIsMissing ||

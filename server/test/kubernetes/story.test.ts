@@ -7,21 +7,13 @@ import { createOpenKubernetes } from '../../src/runtimes/kubernetes/kubernetes.t
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
 import { type Json, startApi } from '../support/api.ts'
 import { createFakeEngines } from '../support/docker/fake-engines.ts'
-import { type FakeRegistry, imageOf, startFakeRegistry } from '../support/docker/fake-registry.ts'
+import type { FakeRegistry } from '../support/docker/fake-registry.ts'
 import { until } from '../support/until.ts'
 import type { Admin } from './cluster/admin.ts'
-import { busyboxLayer } from './cluster/image.ts'
-import {
-  grantAccess,
-  leadTo,
-  openCluster,
-  outsideAddress,
-  ownNode,
-  revokeAccess,
-  outbound as toCluster,
-} from './cluster/scene.ts'
+import { outsideAddress, startNodeRegistry } from './cluster/registry.ts'
+import { grantAccess, openCluster, ownNode, revokeAccess, outbound as toCluster } from './cluster/scene.ts'
 
-const patience = { timeoutMs: 180_000 }
+const patience = { timeoutMs: 60_000 }
 const skip = ownNode === undefined && 'it needs the cluster of the tests, whose node pulls from a registry here'
 const outside = outsideAddress()
 const ownerId = newId()
@@ -40,20 +32,10 @@ const api = await startApi({
   engines: createFakeEngines(),
   openKubernetes: createOpenKubernetes(toCluster.checkMachine),
   kubernetes: { outbound, ownerId },
+  allow: [outside],
 })
 const { call, organizationId } = api
 const base = `/organization/${organizationId}`
-
-/** A database as its public image is told to run: it keeps its files where its volume is, and asks for its user. */
-const databasePrograms = {
-  'docker-entrypoint.sh': `#!/bin/sh
-cat > /data/redis.conf
-echo "$(id -u) began" >> /data/index.html
-exec httpd -f -p 6379 -h /data
-`,
-  'redis-cli': '#!/bin/sh\nexec wget -q -O /dev/null http://127.0.0.1:6379/index.html\n',
-}
-const run = { Env: ['PATH=/bin:/usr/bin'], Cmd: ['sh'] }
 
 let admin: Admin
 let clusterId: string
@@ -67,12 +49,7 @@ const must = async (method: string, path: string, body?: unknown): Promise<Json>
 
 before(async () => {
   if (skip) return
-  registry = await startFakeRegistry('none', outside)
-  leadTo(registry.host, registry.url.origin)
-  leadTo('docker.io', registry.url.origin)
-  registry.publish('shop/app:1', imageOf(await busyboxLayer(), { ...run, User: '10001' }))
-  registry.publish('shop/root:1', imageOf(await busyboxLayer({ nothing: '' }), run))
-  registry.publish('library/redis:7', imageOf(await busyboxLayer(databasePrograms), run))
+  registry = await startNodeRegistry()
   admin = await openCluster()
   const kubeconfig = await grantAccess(admin, accessManifest.items)
   const { id } = await must('POST', `${base}/onPremise/credentials`, { name: 'kubernetes', kubeconfig })
@@ -117,13 +94,12 @@ const statesOf = async (environmentId: string): Promise<string[]> => {
   return [environment.state, ...services.map(({ state }) => state)]
 }
 const settles = async (environmentId: string, wanted: string): Promise<void> => {
-  const states = await until(
-    async () => {
-      const found = await statesOf(environmentId)
-      return found.every((state) => restful.test(state)) ? found : null
-    },
-    { ...patience, what: `the environment to be ${wanted}` },
-  )
+  let states: string[] = []
+  const isRest = async () => {
+    states = await statesOf(environmentId)
+    return states.every((state) => restful.test(state))
+  }
+  await until(isRest, { ...patience, what: `the environment to be ${wanted}` }).catch(() => {})
   const logs = states.every((state) => state === wanted)
     ? ''
     : JSON.stringify((await call('GET', `/environment/${environmentId}/logs`)).body).slice(-3000)

@@ -172,6 +172,7 @@ const createParts = async (
     scaleTimes,
     secretManagers,
     kubernetes,
+    allow = [],
   }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
@@ -183,8 +184,8 @@ const createParts = async (
   }
   const builder = createBuilder(source)
   const work = createWorkRegistry(systemClock)
-  // Tests reach nothing but loopback, whatever they ask for.
-  const outbound = createOutbound({ allow: ['loopback'], resolve: resolveLocal })
+  // Tests reach nothing but loopback and what they name, whatever they ask for.
+  const outbound = createOutbound({ allow: ['loopback', ...allow], resolve: resolveLocal })
   const services: KubernetesServices = {
     ownerId: newId(),
     outbound,
@@ -286,6 +287,8 @@ export interface TestApiOptions {
   managed?: Parameters<typeof startManagedClusters>[1]
   /** Without, by the network, at the addresses that `engines` allows. */
   openKubernetes?: OpenKubernetes
+  /** Addresses beside loopback that may be asked. */
+  allow?: readonly string[]
   /** For services on Kubernetes clusters. */
   kubernetes?: Partial<KubernetesServices>
 }

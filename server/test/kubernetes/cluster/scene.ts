@@ -1,7 +1,6 @@
 /** The cluster of KUBECONFIG as a test begins with it: its administrator, and an account made by our own manifest. */
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readFileSync } from 'node:fs'
 import { parseKubeconfig } from '../../../src/lib/kubernetes/kubeconfig.ts'
 import { createOutbound } from '../../../src/lib/net/outbound.ts'
 import { accessManifest } from '../../../src/runtimes/kubernetes/rights.ts'
@@ -18,20 +17,8 @@ export const ownNode: string | undefined = process.env.SLIPWAY_TEST_NODE
 /** Of the administrator. */
 export const kubeconfig: string = readFileSync(kubeconfigFile, 'utf8')
 
-const { host, port } = await parseKubeconfig(kubeconfig)
-
-/** The address of this machine as the node of the tests knows it: the one before its own. */
-export const outsideAddress = (): string => host.replace(/\d+$/, (last) => String(Number(last) - 1))
-
-/** The machines of the cluster that was started for the tests find a registry of this name at another address. */
-export const leadTo = (name: string, url: string): void => {
-  for (const each of [name, name.replace(':', '_')]) {
-    const folder = join(ownNode!, 'registries', each)
-    mkdirSync(folder, { recursive: true })
-    const text = `server = "${url}"\n[host."${url}"]\n  capabilities = ["pull", "resolve"]\n`
-    writeFileSync(join(folder, 'hosts.toml'), text)
-  }
-}
+/** Where its API server is. */
+export const { host, port } = await parseKubeconfig(kubeconfig)
 
 /** An outbound client that may reach the API server. */
 export const outbound = createOutbound({ allow: ['loopback', `${host}:${port}`, host] })

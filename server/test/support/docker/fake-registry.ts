@@ -120,7 +120,9 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
     return json(response, 401, { errors: [{ code: 'UNAUTHORIZED' }] }, { 'www-authenticate': challenge })
   }
   const serveImage = (request: IncomingMessage, response: ServerResponse): boolean => {
-    const [, name, what, reference = ''] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(request.url!) ?? []
+    // Whoever asks a mirror says of which registry.
+    const { pathname } = new URL(request.url!, 'http://registry')
+    const [, name, what, reference = ''] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(pathname) ?? []
     const found = what === 'manifests' ? tags.get(`${name}:${reference}`) : undefined
     const bytes = found?.bytes ?? (what === 'blobs' ? blobs.get(reference) : undefined)
     if (bytes === undefined) return json(response, 404, { errors: [{ code: 'NOT_FOUND' }] })
