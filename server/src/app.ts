@@ -22,10 +22,15 @@ import { createSharedRouter, type SharedRouter } from './clusters/shared-router.
 import { openDataDirectory } from './data-directory.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { readGitCredentials } from './deployments/images/git-credentials.ts'
-import { readRegistryCredentials, readRegistryLogins } from './deployments/images/registry-credentials.ts'
+import {
+  readRegistryCredentials,
+  readRegistryLogins,
+  readRegistryPlace,
+} from './deployments/images/registry-credentials.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
+import { createImagePush } from './images/push.ts'
 import { keepAlive } from './keep-alive.ts'
 import { createKeyedLock } from './lib/concurrency/keyed-lock.ts'
 import { defaultConnection } from './lib/docker/engine-connection.ts'
@@ -225,7 +230,11 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const { runAs, ingressClass: className, certIssuer: issuer, ingressTls: hasCertificate } = settings.kubernetes
   const services = { ownerId, outbound, registryLogins, helm, runAs, ingress: { className, issuer, hasCertificate } }
   const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, builder: imageBuilder, others })
+  const pushes = {
+    push: createImagePush({ outbound, clock: systemClock }),
+    registry: (organizationId: string, id: string) => readRegistryPlace(database, sealer, organizationId, id),
+  }
+  const clusters = createClusters({ database, runtime, builder: imageBuilder, others, pushes })
   const builder = builderOver(clusters)
   await clusters.start()
   const engine: DeploymentEngine = createDeploymentEngine({

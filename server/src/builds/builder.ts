@@ -2,6 +2,7 @@
  * Source → image. Promises the same image for the same content without building twice. Refuses to know deployments.
  * A killed build leaves at most a stale work folder, which the next start removes.
  */
+import type { Readable } from 'node:stream'
 import type { Secret } from '../lib/secret.ts'
 
 export interface GitSource {
@@ -73,6 +74,18 @@ export interface BuiltImage {
   skipped: boolean
 }
 
+/** Where an image is to be, when that is not the engine that builds it. */
+export interface Destination {
+  /** The image of this content that is there already; null if it has to be brought. */
+  find(contentKey: string, signal: AbortSignal): Promise<Pick<BuiltImage, 'reference' | 'imageId'> | null>
+  /** Brings it there. `save` reads it as the engine saves it. */
+  take(
+    image: Pick<BuiltImage, 'imageId' | 'contentKey'> & { save(signal: AbortSignal): Promise<Readable> },
+    onLog: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<Pick<BuiltImage, 'reference' | 'imageId'>>
+}
+
 /** Browsing a repository. All reject like `fetch`. */
 export interface Browser {
   /** Names of its branches; the source's own branch does not matter. */
@@ -117,11 +130,16 @@ export interface ImageBuilder {
   /**
    * The image of a fetched commit. `onLog` gets the output as it comes, scrubbed and capped. Rejects with a
    * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_refused`, `build_failed`, `build_timeout`,
-   * `build_canceled`.
+   * `build_canceled`. With a destination, also as that rejects: the image is there then.
    */
-  build(request: BuildRequest, onLog: (text: string) => void, signal: AbortSignal): Promise<BuiltImage>
+  build(
+    request: BuildRequest,
+    onLog: (text: string) => void,
+    signal: AbortSignal,
+    destination?: Destination,
+  ): Promise<BuiltImage>
   /** The existing image of a commit; null if it would have to be built. */
-  built(request: BuildRequest, signal: AbortSignal): Promise<string | null>
+  built(request: BuildRequest, signal: AbortSignal, destination?: Destination): Promise<string | null>
   /**
    * The organization needs these images no more: their names go, and what nothing else names or runs. Absent where
    * nothing is kept.

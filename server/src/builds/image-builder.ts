@@ -13,7 +13,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Queryable } from '../store/database.ts'
-import type { BuildRequest, BuiltImage, ImageBuilder, ToolBuild } from './builder.ts'
+import type { BuildRequest, BuiltImage, Destination, ImageBuilder, ToolBuild } from './builder.ts'
 import { removeNamesOf, tagImage } from './built-images.ts'
 import { type CacheStore, createCacheStore } from './cache-store.ts'
 import { type BaseImageParts, createBaseImages } from './engine/base-image.ts'
@@ -107,6 +107,8 @@ const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
 }
 
 const usualCacheMb = 5120
+/** Before its first byte an engine may write the image down whole. */
+const saveDeadlineMs = 10 * 60_000
 
 type Found = [name: string, id: string | null][]
 
@@ -139,20 +141,28 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
   const keyOf = ({ tree, stages }: Plan, { organizationId, targetStage }: BuildRequest, found: Found): string =>
     contentKey({ ...tree, organizationId, targetStage, buildArgs: stages.buildArgs, bases: found })
 
-  const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
+  const findHere = async (owner: ImageOwner, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
     const stored = await store.find(owner, key)
     if (stored === null || (await findImage(engine, stored.imageId, signal)) === null) return null
     return { ...stored, contentKey: key, skipped: true }
   }
 
+  /** Where it is to be. */
+  const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal, destination?: Destination) => {
+    if (destination === undefined) return findHere(owner, key, signal)
+    const there = await destination.find(key, signal)
+    return there && { ...there, contentKey: key, skipped: true }
+  }
+
   /** The content with the base images as last pulled, without asking their registries. */
-  const findPlanned = async (plan: Plan, request: BuildRequest, signal: AbortSignal): Promise<BuiltImage | null> => {
+  const findPlanned = async (plan: Plan, request: BuildRequest, signal: AbortSignal, destination?: Destination) => {
     const { organizationId } = request
     const find = async (name: string): Promise<[string, string | null]> =>
       name === plan.toolImage
         ? [name, await findImage(engine, name, signal)]
         : [name, await bases.find({ organizationId, name }, signal)]
-    return findBuilt(request, keyOf(plan, request, await Promise.all(plan.baseNames.map(find))), signal)
+    const key = keyOf(plan, request, await Promise.all(plan.baseNames.map(find)))
+    return findBuilt(request, key, signal, destination)
   }
 
   const ensureBases = async (plan: Plan, { organizationId }: BuildRequest, output: BuildLog, signal: AbortSignal) => {
@@ -187,16 +197,31 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     output: BuildLog,
     signal: AbortSignal,
     later: (work: Promise<void>) => void,
+    destination?: Destination,
   ): Promise<BuiltImage> => {
     const found = await ensureBases(plan, request, output, signal)
     const key = keyOf(plan, request, [...found])
-    return withLock(perKey, key, signal, async () => {
-      const there = request.noCache === true ? null : await findBuilt(request, key, signal)
-      if (there !== null) return there
+    const isFresh = request.noCache === true
+    const buildHere = async (): Promise<BuiltImage> => {
+      const here = isFresh ? null : await findHere(request, key, signal)
+      if (here !== null) return here
       const imageId = await construct(plan, found, request, output, signal, later)
       await tagImage(engine, imageId, request, key, signal)
       await store.save(request, key, { reference: imageId, imageId })
       return { reference: imageId, imageId, contentKey: key, skipped: false }
+    }
+    return withLock(perKey, key, signal, async () => {
+      if (destination === undefined) return buildHere()
+      const there = isFresh ? null : await findBuilt(request, key, signal, destination)
+      if (there !== null) return there
+      const built = await buildHere()
+      const save = (inner: AbortSignal) =>
+        engine.stream('GET', `/images/${built.imageId}/get`, { signal: inner, deadlineMs: saveDeadlineMs })
+      try {
+        return { ...built, ...(await destination.take({ ...built, save }, output.write, signal)) }
+      } finally {
+        output.end()
+      }
     })
   }
   return { findPlanned, build }
@@ -243,10 +268,15 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
     })
   }
 
-  const build = async (request: BuildRequest, onLog: (text: string) => void, outer: AbortSignal) => {
+  const build = async (
+    request: BuildRequest,
+    onLog: (text: string) => void,
+    outer: AbortSignal,
+    destination?: Destination,
+  ) => {
     outer.throwIfAborted()
     const what = await plan(request, outer)
-    const found = request.noCache === true ? null : await work.findPlanned(what, request, outer)
+    const found = request.noCache === true ? null : await work.findPlanned(what, request, outer, destination)
     if (found !== null) return found
     const output = createBuildLog(hiddenOf(request, what), onLog)
     const onWait = (count: number) => onLog(waitingText(count))
@@ -254,7 +284,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
       using limit = limitTime(request.timeoutMs, [outer])
       try {
         await sweep()
-        return await work.build(what, request, output, limit.signal, later)
+        return await work.build(what, request, output, limit.signal, later, destination)
       } catch (error) {
         if (!(error instanceof DeploymentError) || error.code !== 'build_timeout') throw error
         output.end()
@@ -264,10 +294,10 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
     return withPlace(request.organizationId, inPlace, { signal: outer, onWait })
   }
 
-  const built = (request: BuildRequest, signal: AbortSignal): Promise<string | null> =>
+  const built: ImageBuilder['built'] = (request, signal, destination) =>
     nullIfRefused(async () => {
       if (request.noCache === true) return null
-      return (await work.findPlanned(await plan(request, signal), request, signal))?.reference ?? null
+      return (await work.findPlanned(await plan(request, signal), request, signal, destination))?.reference ?? null
     })
 
   const toolImage = async (name: string, signal: AbortSignal): Promise<string> => {
@@ -279,7 +309,8 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
 
   void sweep()
   return {
-    build: (request, onLog, signal) => track(build(request, onLog, AbortSignal.any([signal, closing.signal]))),
+    build: (request, onLog, signal, destination) =>
+      track(build(request, onLog, AbortSignal.any([signal, closing.signal]), destination)),
     built,
     toolImage: (name, signal) => track(toolImage(name, AbortSignal.any([signal, closing.signal]))),
     forget: (organizationId, imageIds) => removeNamesOf(ours.engine, organizationId, imageIds),

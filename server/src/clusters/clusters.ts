@@ -19,6 +19,7 @@ import { type ConnectedParts, createConnected } from './connected.ts'
 import type { Engines } from './engines.ts'
 import { isLocal, localKey } from './local.ts'
 import { noBuilder, noRuntime } from './no-runtime.ts'
+import { createPushedBuilder, type PushParts } from './pushed-builder.ts'
 
 /** A service, wherever it runs. */
 export interface ServiceRef extends ServiceKey {
@@ -65,9 +66,11 @@ export interface ClustersParts {
   builder?: Cluster['builder']
   /** Without it, only the engine of this machine is ever connected. */
   others?: ConnectedParts
+  /** Without it, nothing is built for clusters whose machines pull what they run. */
+  pushes?: PushParts
 }
 
-export const createClusters = ({ database, runtime, builder = noBuilder, others }: ClustersParts): Clusters => {
+export const createClusters = ({ database, runtime, builder = noBuilder, others, pushes }: ClustersParts): Clusters => {
   const make = (key: string, its: Runtime, more: Partial<Cluster>): Cluster => ({
     ...{ key, isConnected: true, nodes: null, builder: noBuilder, runtime: its },
     ...more,
@@ -76,21 +79,25 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others 
     capacity: () => readCapacity(database, key),
   })
   const local = make(localKey, runtime, { builder })
-  const connected = others === undefined ? null : createConnected(others, make)
+  const pushedBuilder = (clusterId: string): Cluster['builder'] =>
+    pushes === undefined ? noBuilder : createPushedBuilder({ ...pushes, database, of }, clusterId)
+  const connected = others === undefined ? null : createConnected(others, make, pushedBuilder)
   /** Ids of rows that stand for this machine, which they do for their life. */
   const locals = new Set<string>()
 
+  const of: Clusters['of'] = async (clusterId, db = database) => {
+    if (locals.has(clusterId)) return local
+    const [row] = await db.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
+      clusterId,
+    ])
+    if (row === undefined || !isLocal(row.spec))
+      return (await connected?.find(clusterId)) ?? make(clusterId, noRuntime, { isConnected: false })
+    locals.add(clusterId)
+    return local
+  }
+
   return {
-    async of(clusterId, db = database) {
-      if (locals.has(clusterId)) return local
-      const [row] = await db.query<{ spec: object }>(`select spec from node where id = $1 and kind = 'cluster'`, [
-        clusterId,
-      ])
-      if (row === undefined || !isLocal(row.spec))
-        return (await connected?.find(clusterId)) ?? make(clusterId, noRuntime, { isConnected: false })
-      locals.add(clusterId)
-      return local
-    },
+    of,
     all: () => [local, ...(connected?.all() ?? [])],
     engines: others?.engines ?? null,
     openKubernetes: others?.openKubernetes ?? null,

@@ -112,6 +112,8 @@ const createRefresh = (readOne: (clusterId: string) => Promise<void>, stopping: 
 export const createConnected = (
   parts: ConnectedParts,
   make: (clusterId: string, runtime: Runtime, more: Partial<Cluster>) => Cluster,
+  /** Of a cluster whose machines pull what they run. */
+  pushedBuilder: (clusterId: string) => Cluster['builder'],
 ): Connected => {
   const { database, sealer, engines, openKubernetes, services, clock, log } = parts
   const entries = new Map<string, Entry>()
@@ -142,7 +144,7 @@ export const createConnected = (
   const openOther = async (row: KubernetesRow): Promise<Opened> => {
     const kubeconfig = await openKubeconfig(sealer, row)
     const { kubernetes, runtime } = await connectKubernetes(row, kubeconfig, openKubernetes, services)
-    const cluster = make(row.clusterId, runtime, { nodes: kubernetes.nodes })
+    const cluster = make(row.clusterId, runtime, { nodes: kubernetes.nodes, builder: pushedBuilder(row.clusterId) })
     const version = async (signal: AbortSignal) => (await kubernetes.look(signal)).version
     return { cluster, clear: async () => {}, version }
   }

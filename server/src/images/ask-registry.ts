@@ -53,10 +53,21 @@ export const splitHost = (repository: string): { host: string; name: string } =>
   return { host: repository.slice(0, Math.max(slash, 0)), name: repository.slice(slash + 1) }
 }
 
-const refusal = (access: Pick<ImageAccess, 'repository' | 'tag'>, code: string, why: string, cause?: unknown) =>
-  new DeploymentError(code, `Image ${nameOf(access)} cannot be pulled: ${why}.`, { cause })
+type Refusal = (
+  access: Pick<ImageAccess, 'repository' | 'tag'>,
+  code: string,
+  why: string,
+  cause?: unknown,
+) => DeploymentError
 
-const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError => {
+const refusalOf =
+  (done: 'pulled' | 'pushed'): Refusal =>
+  (access, code, why, cause) =>
+    new DeploymentError(code, `Image ${nameOf(access)} cannot be ${done}: ${why}.`, { cause })
+
+const refusal = refusalOf('pulled')
+
+const deniedTo = (access: ImageAccess, error: RegistryError, refusal: Refusal): DeploymentError => {
   // Our own refusals say what to do.
   if (/plain http/.test(error.message)) return refusal(access, 'image_denied', error.message.replace(/\.$/, ''), error)
   if (access.login !== null) return refusal(access, 'image_denied', 'its registry rejected this login', error)
@@ -68,22 +79,29 @@ const deniedTo = (access: ImageAccess, error: RegistryError): DeploymentError =>
 
 const reasonOf = ({ message }: OutboundRefused): string => message.replace(/^this address cannot be used: /, '')
 
+const missing = {
+  pulled: 'its registry has no such image',
+  pushed:
+    'its registry has no such repository: create it there, or choose a registry that makes repositories by itself',
+}
+
 /** A failure of a registry as one sentence that names the image. */
-export const explain = (access: ImageAccess, error: unknown): unknown => {
+export const explain = (access: ImageAccess, error: unknown, done: 'pulled' | 'pushed' = 'pulled'): unknown => {
+  const refusal = refusalOf(done)
   if (error instanceof ImageRefused) return refusal(access, error.code, error.message, error)
   if (error instanceof OutboundRefused)
     return refusal(access, 'registry_refused', `an address of its registry is not allowed (${reasonOf(error)})`, error)
   if (error instanceof OutboundFailed)
     return refusal(access, 'image_unreachable', `its registry does not answer (${error.message})`, error)
   if (!(error instanceof RegistryError)) return error
-  if (error.code === 'denied') return deniedTo(access, error)
+  if (error.code === 'denied') return deniedTo(access, error, refusal)
   return error.code === 'missing'
-    ? refusal(access, 'image_missing', 'its registry has no such image', error)
+    ? refusal(access, 'image_missing', missing[done], error)
     : refusal(access, 'image_unreachable', `its registry cannot be used (${error.message.replace(/\.$/, '')})`, error)
 }
 
 /** Throws for a name that could lead to anything but a manifest. */
-const originOf = (access: ImageAccess): URL => {
+export const originOf = (access: ImageAccess): URL => {
   const { host, name } = splitHost(access.repository)
   const origin = access.origin ?? URL.parse(`https://${host}`)
   if (host === '' || origin === null || !namePattern.test(name) || !tagPattern.test(access.tag))

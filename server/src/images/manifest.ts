@@ -66,9 +66,9 @@ const readNames = [
   'annotations',
 ]
 
-const maxLayers = 256
+export const maxLayers = 256
 /** The engine reads it into its memory. */
-const maxConfigBytes = 4 << 20
+export const maxConfigBytes = 4 << 20
 
 export const digestOf = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 

@@ -316,7 +316,6 @@ export const abilities = [
   'network-settings',
   'sleep',
   'task-states',
-  'built-images',
   'charts',
 ] as const
 export type Ability = (typeof abilities)[number]

@@ -1,5 +1,6 @@
 /** The address of a container registry, and the user and password from its configuration. */
 
+import type { RegistryPlace } from '../../clusters/pushed-builder.ts'
 import type { ImageAccess, RegistryLogin } from '../../images/images.ts'
 import { isHub } from '../../lib/docker/registry-session.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -87,6 +88,14 @@ export const readRegistryCredentials = async (
     [registryId, organizationId],
   )
   return row === undefined ? null : openLogin(sealer, organizationId, row)
+}
+
+/** Where images are pushed, and the login for that; as `readRegistryCredentials`. */
+export const readRegistryPlace = async (
+  ...asked: Parameters<typeof readRegistryCredentials>
+): Promise<RegistryPlace | null> => {
+  const credentials = await readRegistryCredentials(...asked)
+  return credentials && { url: credentials.url, login: loginOf(credentials) }
 }
 
 export const openLogin = async (

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { addService, ask, createTestEngine, partsOf } from '../../../test/support/engine.ts'
 import { newWorld, settled } from '../../../test/support/engine-story.ts'
 import { type Ability, abilities, type WorkloadPort } from '../../runtimes/runtime.ts'
-import { abilityRefusal } from './refusals.ts'
+import { abilityRefusal, lackingOf } from './refusals.ts'
 
 const volumes = [{ id: 'v', mountPath: '/v', sizeGb: 1 }]
 const port = (protocol: WorkloadPort['protocol'], publiclyAccessible = true) => ({
@@ -28,7 +28,6 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
     [{ scaling: { min: 0, max: 2, cpuPercent: 60, sleeps: true } }, /does not let services sleep/],
     [{ scaling: { min: 1, max: 2, cpuPercent: 60, sleeps: false } }, null],
     [{ tasks: { main: { state: 'HERE' } } }, /hands no state on/],
-    [{ from: 'git' }, /built from a repository/],
   ]
   for (const [needs, told] of cases) {
     const refusal = abilityRefusal(none, { volumes: [], ports: [], ...needs })
@@ -38,12 +37,20 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
   }
 })
 
+test('what is to be built is refused where nothing can be built, and what has its image is not', () => {
+  const lacking = lackingOf(new Set(abilities), null, 'auto', 'no registry')
+  const needs = { volumes: [], ports: [] }
+  assert.equal(lacking({ ...needs, from: 'git' }), 'no registry')
+  assert.equal(lacking({ ...needs, from: 'image' }), null)
+  assert.equal(lackingOf(new Set(abilities), null, 'auto')({ ...needs, from: 'git' }), null)
+})
+
 test('a cluster without volumes takes no service with storage: a deploy is refused, and its plan says why', async () => {
   const world = await newWorld()
   const power = { off: false, callsLeft: null, lateCut: false }
   const { clusters } = partsOf(world, power)
   const local = await clusters.of(world.clusterId)
-  const few = new Set<Ability>(['tcp-ports', 'built-images'])
+  const few = new Set<Ability>(['tcp-ports'])
   const poor = { ...local, runtime: { ...world.runtime, abilities: few } }
   const engine = createTestEngine(world, {}, { clusters: { ...clusters, of: async () => poor, all: () => [poor] } })
   await engine.engine.start()

@@ -92,11 +92,12 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
     isNeeded: ({ tasks = {} }) => Object.values(tasks).some(({ state }) => state !== undefined),
     what: 'hands no state on from one run to the next, which the service needs',
   },
-  'built-images': {
-    isNeeded: ({ from }) => from === 'git',
-    what: 'starts services from images of registries alone, but the image of this one is built from a repository',
-  },
 }
+
+/** The end of a sentence about a cluster that lacks it. */
+export const abilityWords = Object.fromEntries(
+  Object.entries(lacks).map(([ability, { what }]) => [ability, what]),
+) as Record<Ability, string>
 
 /** What its cluster lacks for a service; null when it lacks nothing. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
@@ -125,11 +126,16 @@ const versionRefusal = (
 /** What a cluster lacks for a service; null when it lacks nothing. */
 export type Lacking = (of: Needs) => string | null
 
-/** `limits`: whether it limits volumes; null if it never said. */
+/** `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. */
 export const lackingOf =
-  (abilities: ReadonlySet<Ability>, limits: boolean | null, sizes: VolumeSizes): Lacking =>
+  (
+    abilities: ReadonlySet<Ability>,
+    limits: boolean | null,
+    sizes: VolumeSizes,
+    builds: string | null = null,
+  ): Lacking =>
   (of) =>
-    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes)
+    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes) ?? (of.from === 'git' ? builds : null)
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (

@@ -1,6 +1,7 @@
 /** What a request for a deployment needs of the engine's parts. */
 import { readCapacity } from '../../clusters/capacity.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
+import { buildRefusal } from '../../clusters/pushed-builder.ts'
 import type { Kind } from '../../kinds.ts'
 import { usualLimits } from '../../limits/limits.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -15,7 +16,7 @@ export const readLacking = async (
   { key, runtime }: Cluster,
 ): Promise<Lacking> => {
   const capacity = volumeSizes === 'auto' ? null : await readCapacity(db, key)
-  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes)
+  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, await buildRefusal(db, key))
 }
 
 export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({

@@ -4,6 +4,7 @@
  * network; that a token goes only to the registry; and that every hop passes the policy for outgoing requests.
  */
 
+import { Readable } from 'node:stream'
 import type { Outbound } from '../net/outbound.ts'
 import type { OutboundStream } from '../net/outbound-stream.ts'
 import { isPrivateHost } from '../net/private-host.ts'
@@ -24,10 +25,11 @@ export class RegistryError extends Error {
 
 export interface RegistrySession {
   /**
-   * Any status is a result, except redirects, which are followed; a 401 is answered once. Destroy the body unless it is
-   * read.
+   * Any status is a result, except redirects, which are followed where nothing is written; a 401 is answered once,
+   * unless a body was sent as it was read. `path` may be an address of the registry. Destroy the answer's body unless it
+   * is read.
    */
-  open(method: 'GET' | 'HEAD', path: string, options: AskOptions): Promise<OutboundStream>
+  open(method: 'GET' | 'HEAD' | 'POST' | 'PATCH' | 'PUT', path: string, options: AskOptions): Promise<OutboundStream>
   /** What the engine of another machine needs for its own requests: a token, or null if none is required. */
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
 }
@@ -35,6 +37,9 @@ export interface RegistrySession {
 export interface AskOptions {
   maxBytes: number
   headers?: Record<string, string>
+  body?: Buffer | Readable
+  /** How long the registry may say nothing, and take nothing. Default 30000. */
+  silenceMs?: number
   signal?: AbortSignal
 }
 
@@ -46,6 +51,7 @@ interface Followed {
 const maxTokenBytes = 128 << 10
 const maxRedirects = 5
 const redirects = new Set([301, 302, 303, 307, 308])
+const writes = new Set(['POST', 'PATCH', 'PUT'])
 
 export const isHub = (host: string): boolean => /^((index|hub|registry-1|www)\.)?docker\.(io|com)$/.test(host)
 
@@ -130,9 +136,9 @@ export const createRegistrySession = (
     for (let hops = 0; ; hops += 1) {
       sends &&= target.origin === origin.origin
       const headers = { ...options.headers, ...(sends ? { authorization: authorization! } : {}) }
-      const { maxBytes } = options
-      const answer = await outbound.open({ method, url: target, headers, maxBytes, signal: signalOf(options.signal) })
-      if (!redirects.has(answer.status)) return { answer, challenge: challengeOf(target, answer) }
+      const { signal: own, ...rest } = options
+      const answer = await outbound.open({ ...rest, method, url: target, headers, signal: signalOf(own) })
+      if (!redirects.has(answer.status) || writes.has(method)) return { answer, challenge: challengeOf(target, answer) }
       answer.body.destroy()
       if (hops === maxRedirects) throw new RegistryError('failed', 'The registry redirects in a loop.')
       target = targetOf(target, answer)
@@ -172,7 +178,7 @@ export const createRegistrySession = (
     async open(method, path, options) {
       const url = at(path)
       const { answer, challenge } = await follow(method, url, options)
-      if (challenge === null) return answer
+      if (challenge === null || options.body instanceof Readable) return answer
       const next = await authorize(challenge).catch((error: unknown) => {
         answer.body.destroy()
         throw error

@@ -8,9 +8,9 @@
  * Refuses to know: what the product makes of a cluster.
  */
 import type { Readable } from 'node:stream'
-import { setTimeout as delay } from 'node:timers/promises'
 import { type Dispatcher, Pool } from 'undici'
 import { type Pin, pinnedConnector } from '../net/pinned-connector.ts'
+import { type Clock, systemClock } from '../time/clock.ts'
 import type { KubernetesAccess } from './kubeconfig.ts'
 import { KubernetesError, refusedBy, unanswered } from './kubernetes-errors.ts'
 
@@ -159,44 +159,59 @@ const createSender = (access: KubernetesAccess, pin: Pin) => {
 
 type Send = ReturnType<typeof createSender>['send']
 
+/** Aborts after so long, unless it is disposed of before. */
+const limitTime = (clock: Pick<Clock, 'sleep'>, deadlineMs: number) => {
+  const [late, ended] = [new AbortController(), new AbortController()]
+  clock.sleep(deadlineMs, ended.signal).then(
+    () => late.abort(new DOMException('no answer', 'TimeoutError')),
+    () => {},
+  )
+  return { signal: late.signal, [Symbol.dispose]: () => ended.abort() }
+}
+
 /** The answer's head, after pauses that the cluster asked for. */
-const sendPatiently = async (send: () => ReturnType<Send>, signal: AbortSignal): Promise<Dispatcher.ResponseData> => {
+const sendPatiently = async (
+  send: () => ReturnType<Send>,
+  clock: Pick<Clock, 'sleep'>,
+  signal: AbortSignal,
+): Promise<Dispatcher.ResponseData> => {
   for (let left = triesMost; ; left -= 1) {
     const answer = await send()
     if (answer.statusCode !== 429 || left === 1) return answer
     await answer.body.dump({ limit: 65_536, signal })
-    await delay(waitMsIn(answer.headers), undefined, { signal })
+    await clock.sleep(waitMsIn(answer.headers), signal)
   }
 }
 
 const createStream =
-  (send: Send): KubernetesApi['stream'] =>
+  (send: Send, clock: Pick<Clock, 'sleep'>): KubernetesApi['stream'] =>
   async (path, { query, signal: outer, deadlineMs = defaultDeadlineMs } = {}) => {
-    const late = new AbortController()
-    const timer = setTimeout(() => late.abort(new DOMException('no answer', 'TimeoutError')), deadlineMs)
+    using late = limitTime(clock, deadlineMs)
     const signal = outer === undefined ? late.signal : AbortSignal.any([outer, late.signal])
     try {
-      const answer = await sendPatiently(() => send({ method: 'GET', path }, query, signal, true), signal)
+      const answer = await sendPatiently(() => send({ method: 'GET', path }, query, signal, true), clock, signal)
       if (answer.statusCode !== 200) await readAnswer(answer)
       return answer.body
     } catch (error) {
       outer?.throwIfAborted()
       throw error instanceof KubernetesError ? error : unanswered(late.signal.aborted ? late.signal.reason : error)
-    } finally {
-      clearTimeout(timer)
     }
   }
 
-export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): KubernetesApi => {
+export const createKubernetesApi = (
+  access: KubernetesAccess,
+  pin: Pin,
+  clock: Pick<Clock, 'sleep'> = systemClock,
+): KubernetesApi => {
   const { send, close } = createSender(access, pin)
   const ask = async <T>(sent: Sent, options: AskOptions = {}): Promise<T> => {
-    const late = AbortSignal.timeout(options.deadlineMs ?? defaultDeadlineMs)
-    const signal = options.signal === undefined ? late : AbortSignal.any([options.signal, late])
+    using late = limitTime(clock, options.deadlineMs ?? defaultDeadlineMs)
+    const signal = options.signal === undefined ? late.signal : AbortSignal.any([options.signal, late.signal])
     try {
-      return (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), signal))) as T
+      return (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal))) as T
     } catch (error) {
       options.signal?.throwIfAborted()
-      throw error instanceof KubernetesError ? error : unanswered(late.aborted ? late.reason : error)
+      throw error instanceof KubernetesError ? error : unanswered(late.signal.aborted ? late.signal.reason : error)
     }
   }
 
@@ -248,7 +263,7 @@ export const createKubernetesApi = (access: KubernetesAccess, pin: Pin): Kuberne
           throw error
         },
       ),
-    stream: createStream(send),
+    stream: createStream(send, clock),
     close,
   }
 }

@@ -48,9 +48,11 @@ async function* parseLines<T>(stream: Readable): AsyncGenerator<T> {
   }
 }
 
+const passing = new Set([0, 410, 429])
+
 /** Whether asking again later may help. */
 export const isPassing = (error: unknown): boolean =>
-  !(error instanceof KubernetesError) || error.status === 0 || error.status === 429 || error.status >= 500
+  !(error instanceof KubernetesError) || passing.has(error.status) || error.status >= 500
 
 /** Ends a stream on which nothing comes any more. */
 const endSilent = (stream: Readable, clock: Pick<Clock, 'sleep'>, ended: AbortSignal): (() => void) => {

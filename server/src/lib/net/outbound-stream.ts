@@ -60,7 +60,13 @@ async function* measured(
 /** Takes over the client: it is closed with the stream. */
 export const openStream = async (
   client: Client,
-  request: { method: string; url: URL; headers?: Record<string, string>; body?: Buffer; signal?: AbortSignal },
+  request: {
+    method: string
+    url: URL
+    headers?: Record<string, string>
+    body?: Buffer | Readable
+    signal?: AbortSignal
+  },
   limits: StreamLimits,
   explain: (error: unknown) => Error,
 ): Promise<OutboundStream> => {

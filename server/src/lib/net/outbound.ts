@@ -4,6 +4,7 @@
  * in between. No redirects, no proxies, limits on time and bytes. Keeps no state except connections to checked
  * addresses.
  */
+import type { Readable } from 'node:stream'
 import { buildConnector, Client } from 'undici'
 import { untilAborted } from '../concurrency/waiting.ts'
 import {
@@ -63,12 +64,13 @@ export interface OutboundResponse {
   truncated: boolean
 }
 
-/** For long responses: no overall deadline, only one for silence. */
+/** For long bodies: no overall deadline, only one for silence. */
 export interface StreamRequest extends StreamLimits {
   method: string
   url: string | URL
   headers?: Record<string, string>
-  body?: Buffer
+  /** One that is read as it is sent ends with the request; its length is not said, unless a header does. */
+  body?: Buffer | Readable
   /** As for a request. */
   connectTimeoutMs?: number
   signal?: AbortSignal

@@ -2,7 +2,7 @@
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
 import { isLocal } from '../../clusters/local.ts'
-import { badRequest } from '../../lib/errors.ts'
+import { badRequest, invalidField } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { claim, readUser, refuseMove } from './engine-claims.ts'
@@ -23,6 +23,18 @@ const refuseKind = (spec: Spec): void => {
 const idIn = (spec: Spec): string | undefined => {
   const { credentials } = (spec.cloud_provider_credentials ?? {}) as { credentials?: { id?: string } }
   return credentials?.id?.toLowerCase()
+}
+
+/** A registry that what is built is pushed to would do nothing for a cluster that is no Kubernetes cluster. */
+export const refuseRegistry = async (context: Context, spec: Spec): Promise<void> => {
+  if ((spec.container_registry_id ?? null) === null || moduleOf(context, spec) !== null) return
+  const id = idIn(spec) ?? ''
+  const row = isUuid(id) ? await readCredentials(context.db, context.principal.organizationId, id) : undefined
+  if (row?.sealed.kubeconfig === undefined)
+    throw invalidField(
+      '/container_registry_id',
+      'must not be set: the cluster is not a Kubernetes cluster, so nothing is pushed for it',
+    )
 }
 
 /** What is to be written with a cluster that comes to name other credentials; null when it names the same. */

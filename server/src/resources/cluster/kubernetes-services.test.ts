@@ -145,7 +145,7 @@ test('databases run as a user of their own with a volume, and jobs as jobs that 
 test('what such a cluster has no way to is refused with the reason, and the plan says so', async () => {
   const environmentId = await newEnvironment()
   const cases: [string, Json, RegExp][] = [
-    ['application', applicationBody('built'), /image of this one is built from a repository/],
+    ['application', applicationBody('built'), /has no container registry/],
     [
       'container',
       containerBody({ name: 'grpc', ports: [{ ...port, protocol: 'GRPC' }] }),

@@ -160,6 +160,12 @@ export const clusterSpec = Type.Object({
   keda: Maybe(ForModule(Enabled())),
   labels_groups: Maybe(ForModule(List(Type.Object({ id: Ref('labels_group') }), 50))),
   secret_manager_accesses: Maybe(AccessRequests()),
+  container_registry_id: Maybe(
+    Nullable(Ref('container_registry'), {
+      description:
+        'Of a Kubernetes cluster: what is built for its services is pushed to this container registry, below the path of its URL. Without one, services with a repository are not deployed there. Docker engines keep what they build.',
+    }),
+  ),
 })
 
 export const Feature = Type.Object(

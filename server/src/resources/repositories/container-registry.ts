@@ -135,7 +135,7 @@ const registry = resource({
   audit: { target: 'CONTAINER_REGISTRY' },
   onDelete: refuseInUse(
     'container_registry_in_use',
-    'A service still pulls its image from this registry: change or delete it first.',
+    'A service still pulls its image from this registry, or a cluster names it: change or delete that first.',
   ),
 })
 

@@ -8,7 +8,7 @@ import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import type { ImageRequest, Images } from '../images.ts'
-import type { PullLogin } from './manifests/service.ts'
+import type { PullLogin } from './manifests/describe.ts'
 
 export interface ImagesParts {
   outbound: Outbound

@@ -25,6 +25,8 @@ import { createKubernetesRuntime } from './runtime.ts'
 const program = { image: 'registry.test/serve@sha256:1', entrypoint: null, arguments: null }
 const signalNow = signal
 
+let password = 'p'
+
 const createRuntime = (cluster: MemoryCluster, ownerId: string) => {
   const api = createKubernetesApi(cluster.access(), async () => ({ address: '127.0.0.1' }))
   return createKubernetesRuntime({
@@ -32,7 +34,7 @@ const createRuntime = (cluster: MemoryCluster, ownerId: string) => {
     outbound: undefined as never,
     registryLogins: async (_organizationId, host) =>
       host === 'private.test'
-        ? [{ origin: new URL('https://private.test'), login: new Secret({ username: 'me', password: 'p' }) }]
+        ? [{ origin: new URL('https://private.test'), login: new Secret({ username: 'me', password }) }]
         : [],
     ping: async () => {},
     capacity: () => Promise.reject(new Error('not asked')),
@@ -189,7 +191,7 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   })
   const exposure = hostsOf(workload)
   await roll(workload, exposure)
-  assert.ok(named('Secret').includes(`s-${workload.serviceId}-pull-0`))
+  assert.ok(named('Secret').some((name) => name.startsWith(`s-${workload.serviceId}-pull-`)))
   assert.equal(
     (await deploymentError(runtime.removeEnvironment(workload.environmentId, signalNow()))).code,
     'environment_in_use',
@@ -208,6 +210,38 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   await runtime.removeEnvironment(workload.environmentId, signalNow())
   await runtime.removeEnvironment(workload.environmentId, signalNow())
   assert.equal(cluster.store.objects.size, 0)
+})
+
+test('a version pulls with the login of today, and that of before goes with its last pod', async (t) => {
+  const { cluster, runtime, roll, named } = await start(t)
+  const old = createWorkload(program, { image: 'private.test/app@sha256:1' })
+  await roll(old)
+  const [first] = named('Secret')
+  await roll(versionAfter(old))
+  assert.deepEqual(named('Secret'), [first], 'the same login is the same secret')
+  password = 'changed'
+  const during: string[][] = []
+  const fresh = versionAfter(old)
+  await roll(
+    fresh,
+    nowhere,
+    createRollout(async (step) => void (step === 'ready' && during.push(named('Secret')))),
+  ).finally(() => {
+    password = 'p'
+  })
+  assert.deepEqual([during[0]?.length, during[0]?.includes(first!)], [2, true])
+  const [second, ...others] = named('Secret')
+  assert.notEqual(second, first)
+  assert.deepEqual(others, [])
+  const { template } = cluster.store.all('Deployment')[0]!.spec
+  assert.deepEqual(template.spec.imagePullSecrets, [{ name: second }])
+
+  cluster.behave = () => ({ kind: 'end', exitCode: 0 })
+  const task = createTask({ ...program, image: 'private.test/task@sha256:1' }, { ...fresh, taskId: newId() })
+  await runtime.run(task, () => {}, signalNow())
+  assert.equal(named('Secret').length, 2)
+  await runtime.endTask(task, signalNow())
+  assert.deepEqual(named('Secret'), [second])
 })
 
 test('executions go with their service', async (t) => {

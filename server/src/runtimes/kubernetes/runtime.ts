@@ -47,7 +47,7 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   clock?: Clock
 }
 
-const abilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
+export const kubernetesAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
 
 const canPause = (version: string): boolean => {
   const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
@@ -117,7 +117,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const tasks = createTasks({ objects, images, logs, clock })
   const runtime: Runtime = {
     ...createConverge({ objects, ingress, images, ready, clock }),
-    abilities,
+    abilities: kubernetesAbilities,
     scalesItself: true,
     ingress,
     images,

@@ -20,7 +20,7 @@ exec httpd -f -p 6379 -h /data
 const run = { Env: ['PATH=/bin:/usr/bin'], Cmd: ['sh'] }
 
 /** The node finds a registry here. */
-const leadTo = (registry: string, url: string): void => {
+export const leadTo = (registry: string, url: string): void => {
   const folder = join(ownNode!, 'registries', registry)
   mkdirSync(folder, { recursive: true })
   const text = `server = "${url}"\n[host."${url}"]\n  capabilities = ["pull", "resolve"]\n`

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
+import { buffer } from 'node:stream/consumers'
 import { gzipSync } from 'node:zlib'
 import { pack } from 'tar-stream'
 import { newId } from '../../../src/lib/ids.ts'
@@ -70,6 +71,8 @@ export interface FakeRegistry {
   url: URL
   /** `GET /v2/… Bearer x`, in order. */
   asked: string[]
+  /** What was pushed or published, by its digest. */
+  blobs: ReadonlyMap<string, Buffer>
   /** By `name:tag`; also served by its digest. */
   publish(name: string, image: FakeImage, type?: string): void
   /** Answers first, and says so by true. */
@@ -134,11 +137,44 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
     return true
   }
 
+  const uploads = new Map<string, Buffer>()
+  const serveUpload = (request: IncomingMessage, response: ServerResponse): boolean => {
+    const url = new URL(request.url!, 'http://registry')
+    const [, name, id = ''] = /^\/v2\/(.+)\/blobs\/uploads\/([^/]*)$/.exec(url.pathname) ?? []
+    const [, tagged, tag = ''] = /^\/v2\/(.+)\/manifests\/([^/]+)$/.exec(url.pathname) ?? []
+    if (!['POST', 'PATCH', 'PUT'].includes(request.method!) || (name ?? tagged) === undefined) return false
+    const take = async (): Promise<void> => {
+      const bytes = await buffer(request)
+      if (tagged !== undefined) {
+        for (const each of [tag, sha256(bytes)])
+          tags.set(`${tagged}:${each}`, { bytes, type: request.headers['content-type']! })
+        return void json(response, 201, {}, { 'docker-content-digest': sha256(bytes) })
+      }
+      const upload = id === '' ? newId() : id
+      const all = Buffer.concat([uploads.get(upload) ?? Buffer.alloc(0), bytes])
+      uploads.set(upload, all)
+      if (request.method !== 'PUT') {
+        const location = `/v2/${name}/blobs/uploads/${upload}?state=1`
+        return void json(response, 202, {}, { location })
+      }
+      if (sha256(all) !== url.searchParams.get('digest')) return void json(response, 400, {})
+      blobs.set(sha256(all), all)
+      json(response, 201, {})
+    }
+    take().catch(() => response.destroy())
+    return true
+  }
+
   const server = createServer((request, response) => {
     asked.push(`${request.method} ${request.url} ${request.headers.authorization ?? '-'}`)
     response.on('error', () => {})
     if (bent?.(request, response) === true) return
-    void (serveToken(request, response) || refuse(request, response) || serveImage(request, response))
+    void (
+      serveToken(request, response) ||
+      refuse(request, response) ||
+      serveUpload(request, response) ||
+      serveImage(request, response)
+    )
   }).listen(0, address)
   await once(server, 'listening')
   host = `${address}:${(server.address() as AddressInfo).port}`
@@ -146,6 +182,7 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
     host,
     url: new URL(`http://${host}`),
     asked,
+    blobs,
     publish(name, image, type = manifestType) {
       const [repository] = name.split(':')
       for (const tag of [name, `${repository}:${sha256(image.manifest)}`])

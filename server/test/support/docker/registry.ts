@@ -88,18 +88,18 @@ const push = async (from: Engine, host: string, name: string, tag: string): Prom
   if (text.includes('"error"')) throw new Error(text.slice(-500))
 }
 
-/** `open`: one without a login at another address, filled by an engine to which it is an insecure one. */
-export const startRegistry = async (open?: { address: string; engine: Engine }): Promise<Registry> => {
+/** At another address: one without a login, filled by an engine to which it is an insecure one; or one with a login. */
+export const startRegistry = async (at?: { address: string; engine?: Engine }): Promise<Registry> => {
   const folder = mkdtempSync(join(tmpdir(), 'registry-'))
-  const host = `${open?.address ?? '127.0.0.1'}:${await freePort()}`
-  const from = open?.engine ?? engine
+  const host = `${at?.address ?? '127.0.0.1'}:${await freePort()}`
+  const from = at?.engine ?? engine
+  const isOpen = at?.engine !== undefined
   // The registry reads it again whenever it has changed.
   const admit = (...lines: string[]) => writeFileSync(join(folder, 'htpasswd'), [...htpasswd, ...lines].join('\n'))
   admit()
-  writeFileSync(join(folder, 'config.yml'), JSON.stringify(configOf(folder, host, open !== undefined)))
+  writeFileSync(join(folder, 'config.yml'), JSON.stringify(configOf(folder, host, isOpen)))
   const child = spawn(program, ['serve', join(folder, 'config.yml')], { stdio: 'ignore' })
-  const answers = async () =>
-    (await fetch(`http://${host}/v2/`).catch(() => null))?.status === (open === undefined ? 401 : 200)
+  const answers = async () => (await fetch(`http://${host}/v2/`).catch(() => null))?.status === (isOpen ? 200 : 401)
   await until(answers, { timeoutMs: 15_000, what: 'the registry' })
   return {
     host,

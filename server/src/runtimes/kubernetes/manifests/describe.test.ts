@@ -5,8 +5,8 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Task, Workload } from '../../runtime.ts'
 import { describeController } from './controller.ts'
-import { describeSecret, type Place, secretNameOf } from './describe.ts'
-import { describeEnvironment, describePullSecrets, describeService } from './service.ts'
+import { describePullSecrets, describeSecret, type Place, type PullLogin, secretNameOf } from './describe.ts'
+import { describeEnvironment, describeService } from './service.ts'
 import { describeTask, outputRefusal } from './task.ts'
 
 const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
@@ -264,14 +264,7 @@ test('what a service has beside its pods, in the order in which it is made', () 
     metadata: { name: 'v-data', namespace: 'slipway-env', labels: { ...ownLabels, 'slipway.volume': 'data' } },
     spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '3Gi' } } },
   })
-  const auths = { 'registry.test/team/app': { username: 'me', password: 'secret', auth: 'bWU6c2VjcmV0' } }
-  assert.deepEqual(pull, {
-    apiVersion: 'v1',
-    kind: 'Secret',
-    metadata: { ...metadata, name: 's-svc-pull-0' },
-    type: 'kubernetes.io/dockerconfigjson',
-    data: { '.dockerconfigjson': Buffer.from(JSON.stringify({ auths })).toString('base64') },
-  })
+  assert.match(pull!.metadata.name, /^s-svc-pull-/)
   assert.deepEqual(policy, {
     apiVersion: 'networking.k8s.io/v1',
     kind: 'NetworkPolicy',
@@ -305,7 +298,40 @@ test('what a service has beside its pods, in the order in which it is made', () 
       ],
     },
   })
-  assert.deepEqual(describePullSecrets(workload, place, []), [])
+})
+
+test('logins of registries are immutable secrets of the workload or the execution, named by their content', () => {
+  const loginOf = (password: string): PullLogin => ({
+    repository: 'registry.test:5000/team/app',
+    login: new Secret({ username: 'me', password }),
+  })
+  const [secret, ...others] = describePullSecrets(ids, place, [loginOf('one'), loginOf('one')])
+  assert.deepEqual(others, [], 'the same login once')
+  const { name } = secret!.metadata
+  assert.match(name, /^s-svc-pull-[0-9a-f]{12}$/)
+  const auths = {
+    'registry.test:5000/team/app': { username: 'me', password: 'one', auth: Buffer.from('me:one').toString('base64') },
+  }
+  assert.deepEqual(secret, {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name, namespace: 'slipway-env', labels: ownLabels },
+    type: 'kubernetes.io/dockerconfigjson',
+    immutable: true,
+    data: { '.dockerconfigjson': Buffer.from(JSON.stringify({ auths })).toString('base64') },
+  })
+  const [changed] = describePullSecrets(ids, place, [loginOf('two')])
+  assert.notEqual(changed!.metadata.name, name)
+  const [ofTask] = describePullSecrets({ ...ids, taskId: 'run' }, place, [loginOf('one')])
+  assert.match(ofTask!.metadata.name, /^t-run-pull-/)
+  assert.equal(ofTask!.metadata.labels?.['slipway.task'], 'run')
+  const all = describeService(workloadOf(), place, [loginOf('one'), loginOf('two')])
+  const controller = all.find(({ kind }) => kind === 'Deployment') as Json
+  assert.deepEqual(
+    controller.spec.template.spec.imagePullSecrets.map((each: Json) => each.name),
+    [name, changed!.metadata.name],
+  )
+  assert.deepEqual(describePullSecrets(ids, place, []), [])
 })
 
 test('an execution is a Job that begins once, ends in its time and leaves one small file', () => {

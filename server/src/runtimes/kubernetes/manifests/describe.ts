@@ -5,6 +5,7 @@
 import { createHmac } from 'node:crypto'
 import { isReservedLabel } from '../../../lib/docker/reserved-labels.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import type { Secret } from '../../../lib/secret.ts'
 import type { Workload, WorkloadPort } from '../../runtime.ts'
 
 export interface Manifest {
@@ -76,8 +77,6 @@ export const namespaceOf = (environmentId: string): string => `slipway-${environ
 export const nameOf = (serviceId: string): string => `s-${serviceId}`
 export const taskNameOf = (taskId: string): string => `t-${taskId}`
 export const volumeNameOf = (volumeId: string): string => `v-${volumeId}`
-/** The login of a registry beside the workload: the n-th. */
-export const pullSecretOf = (serviceId: string, index: number): string => `${nameOf(serviceId)}-pull-${index}`
 
 type Ids = Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId'>
 
@@ -135,12 +134,57 @@ const contentOf = ({ env, files }: Content): Record<string, string> => ({
   ...Object.fromEntries(files.reveal().map(({ content }, index) => [`file.${index}`, content])),
 })
 
+const ownNameOf = ({ serviceId, taskId }: Pick<Content, 'serviceId' | 'taskId'>): string =>
+  taskId === undefined ? nameOf(serviceId) : taskNameOf(taskId)
+
+/** Of a secret's content, for its name: whoever reads names learns nothing of it. */
+const markOf = (text: string, ownerId: string): string =>
+  createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 12)
+
 /** Its name tells another content, so that a version keeps its own for as long as it runs. */
 export const secretNameOf = (of: Content, { ownerId }: Place): string => {
   const text = JSON.stringify([contentOf(of), of.files.reveal().map(({ path }) => path)])
-  const name = of.taskId === undefined ? nameOf(of.serviceId) : taskNameOf(of.taskId)
-  return `${name}-${createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 12)}`
+  return `${ownNameOf(of)}-${markOf(text, ownerId)}`
 }
+
+/** A login of a registry, for images whose names begin so. */
+export interface PullLogin {
+  /** `registry.example:5000/team/app`, without a tag. */
+  repository: string
+  login: Secret<{ username: string; password: string }>
+}
+
+type Owner = Ids & Pick<Content, 'taskId'>
+
+const labelsOf = (of: Owner, place: Place): Record<string, string> => ({
+  ...idLabels(place, of),
+  ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }),
+})
+
+/** The logins beside a workload or an execution, each named by its content: a version keeps its own while it runs. */
+export const describePullSecrets = (of: Owner, place: Place, logins: readonly PullLogin[]): Manifest[] => {
+  const manifests = logins.map(({ repository, login }) => {
+    const { username, password } = login.reveal()
+    const auth = Buffer.from(`${username}:${password}`).toString('base64')
+    const config = JSON.stringify({ auths: { [repository]: { username, password, auth } } })
+    return {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: {
+        name: `${ownNameOf(of)}-pull-${markOf(config, place.ownerId)}`,
+        namespace: namespaceOf(of.environmentId),
+        labels: labelsOf(of, place),
+      },
+      type: 'kubernetes.io/dockerconfigjson',
+      immutable: true,
+      data: { '.dockerconfigjson': Buffer.from(config).toString('base64') },
+    }
+  })
+  return [...new Map(manifests.map((each) => [each.metadata.name, each])).values()]
+}
+
+export const pullSecretNames = (...all: Parameters<typeof describePullSecrets>): string[] =>
+  describePullSecrets(...all).map(({ metadata }) => metadata.name)
 
 /** The variables and files of a version; null where it has none. */
 export const describeSecret = (of: Content, place: Place): Manifest | null => {
@@ -160,7 +204,7 @@ export const describeSecret = (of: Content, place: Place): Manifest | null => {
     metadata: {
       name: secretNameOf(of, place),
       namespace: namespaceOf(of.environmentId),
-      labels: { ...idLabels(place, of), ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }) },
+      labels: labelsOf(of, place),
     },
     type: 'Opaque',
     immutable: true,

@@ -1,8 +1,8 @@
 /** What an environment and a service have in a cluster beside their pods: names, claims, limits and doors. Pure. */
-import type { Secret } from '../../../lib/secret.ts'
 import type { Task, Workload } from '../../runtime.ts'
 import { describeController, scalesItself } from './controller.ts'
 import {
+  describePullSecrets,
   describeSecret,
   idLabels,
   instanceSelector,
@@ -11,7 +11,8 @@ import {
   nameOf,
   namespaceOf,
   type Place,
-  pullSecretOf,
+  type PullLogin,
+  pullSecretNames,
   transports,
   volumeNameOf,
 } from './describe.ts'
@@ -151,35 +152,6 @@ const describeDisruption = (workload: Workload, place: Place): Manifest[] => {
   ]
 }
 
-/** A login of a registry, for images whose names begin so. */
-export interface PullLogin {
-  /** `registry.example:5000/team/app`, without a tag. */
-  repository: string
-  login: Secret<{ username: string; password: string }>
-}
-
-export const describePullSecrets = (
-  of: Parameters<typeof idLabels>[1],
-  place: Place,
-  logins: readonly PullLogin[],
-): Manifest[] =>
-  logins.map(({ repository, login }, index) => {
-    const { username, password } = login.reveal()
-    const auth = Buffer.from(`${username}:${password}`).toString('base64')
-    const config = { auths: { [repository]: { username, password, auth } } }
-    return {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      metadata: {
-        name: pullSecretOf(of.serviceId, index),
-        namespace: namespaceOf(of.environmentId),
-        labels: idLabels(place, of),
-      },
-      type: 'kubernetes.io/dockerconfigjson',
-      data: { '.dockerconfigjson': Buffer.from(JSON.stringify(config)).toString('base64') },
-    }
-  })
-
 /** What a task needs beside its job. */
 export const describeTaskParts = (task: Task, place: Place, logins: readonly PullLogin[]): Manifest[] => [
   ...describeVolumes(task, place),
@@ -189,7 +161,7 @@ export const describeTaskParts = (task: Task, place: Place, logins: readonly Pul
 
 /** All that a version needs, in the order in which it is to be made: what others refer to comes first. */
 export const describeService = (workload: Workload, place: Place, logins: readonly PullLogin[]): Manifest[] => {
-  const pullSecrets = logins.map((_, index) => pullSecretOf(workload.serviceId, index))
+  const pullSecrets = pullSecretNames(workload, place, logins)
   return [
     ...describeVolumes(workload, place),
     ...describePullSecrets(workload, place, logins),

@@ -5,7 +5,7 @@ import type { Clock } from '../../../lib/time/clock.ts'
 import type { Once, Task, TaskKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import type { KubernetesImages } from '../images.ts'
-import { annotations, labels, namespaceOf, pullSecretOf, taskNameOf } from '../manifests/describe.ts'
+import { annotations, labels, namespaceOf, pullSecretNames, taskNameOf } from '../manifests/describe.ts'
 import { describeTaskParts } from '../manifests/service.ts'
 import { describeTask } from '../manifests/task.ts'
 import { asDeploymentError, type Found, type Objects, pathOf } from '../objects.ts'
@@ -57,8 +57,7 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
     const logins = await images.loginsFor(task.organizationId, task.image)
     await objects.prepare(task, signal)
     for (const manifest of describeTaskParts(task, place, logins)) await objects.apply(manifest, signal)
-    const secrets = logins.map((_, index) => pullSecretOf(task.serviceId, index))
-    return objects.apply(describeTask(task, place, secrets, once !== undefined), signal)
+    return objects.apply(describeTask(task, place, pullSecretNames(task, place, logins), once !== undefined), signal)
   }
 
   /** What was made to wait for its mark begins; what runs already is left alone. */
