@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { resourceFields } from '../src/api/operations/field-table.ts'
 import { becomes, rowsOf, serviceKinds } from '../src/api/operations/kubernetes-table.ts'
 import { operations } from '../src/resources/index.ts'
-import { abilitiesWithCharts } from '../src/runtimes/kubernetes/helm/charts.ts'
+import { kubernetesAbilities } from '../src/runtimes/kubernetes/runtime.ts'
 import { abilities } from '../src/runtimes/runtime.ts'
 
 const acting = resourceFields(operations).filter(
@@ -29,7 +29,7 @@ test('every field and setting of a service that acts has one row, and every row 
 
 test('what a Kubernetes cluster cannot do is in the table as refused, and what it can is not', () => {
   for (const { fields: named, kubernetes, needs } of becomes) {
-    const lacking = needs.filter((ability) => !abilitiesWithCharts.has(ability))
+    const lacking = needs.filter((ability) => !kubernetesAbilities.has(ability))
     const isRefused = /\brefused\b/.test(kubernetes.replace(/Without a registry refused/, ''))
     assert.equal(isRefused, lacking.length > 0, `${named.join(' ')}: ${kubernetes}`)
   }

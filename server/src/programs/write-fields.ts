@@ -6,7 +6,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { fieldGuide } from '../api/operations/field-table.ts'
 import { kubernetesGuideTable } from '../api/operations/kubernetes-table.ts'
 import { operations } from '../resources/index.ts'
-import { abilitiesWithCharts } from '../runtimes/kubernetes/helm/charts.ts'
+import { kubernetesAbilities } from '../runtimes/kubernetes/runtime.ts'
 
 const [begin, end] = ['<!-- made from the table in the code: write-fields.ts -->\n', '\n<!-- end of the table -->']
 
@@ -18,7 +18,7 @@ const withPart = (text: string, part: string): string => {
 
 const guides: [string, (committed: string) => string][] = [
   ['fields', () => fieldGuide(operations)],
-  ['kubernetes', (committed) => withPart(committed, kubernetesGuideTable(abilitiesWithCharts))],
+  ['kubernetes', (committed) => withPart(committed, kubernetesGuideTable(kubernetesAbilities))],
 ]
 
 for (const [name, made] of guides) {

@@ -47,7 +47,10 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   clock?: Clock
 }
 
-export const kubernetesAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
+const ownAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
+
+/** Where helm is. */
+export const kubernetesAbilities: ReadonlySet<Ability> = new Set([...ownAbilities, 'charts'])
 
 const canPause = (version: string): boolean => {
   const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
@@ -117,7 +120,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const tasks = createTasks({ objects, images, logs, clock })
   const runtime: Runtime = {
     ...createConverge({ objects, ingress, images, ready, clock }),
-    abilities: kubernetesAbilities,
+    abilities: ownAbilities,
     scalesItself: true,
     ingress,
     images,

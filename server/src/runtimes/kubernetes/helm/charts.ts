@@ -10,7 +10,6 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import type { KubernetesAccess } from '../../../lib/kubernetes/kubeconfig.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type {
-  Ability,
   ChartChange,
   Converged,
   Desired,
@@ -24,15 +23,11 @@ import type {
 import { untilGone } from '../follow.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
-import { kubernetesAbilities } from '../runtime.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
 import { createStandstill } from './standstill.ts'
 import { watchPods } from './watch-pods.ts'
-
-/** Of a Kubernetes cluster, charts among them. */
-export const abilitiesWithCharts: ReadonlySet<Ability> = new Set([...kubernetesAbilities, 'charts'])
 
 export interface ChartsParts {
   objects: Objects
@@ -208,7 +203,7 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
 
   return {
     ...runtime,
-    abilities: abilitiesWithCharts,
+    abilities: new Set([...runtime.abilities, 'charts']),
     observe,
     async converge(service, desired, rollout, signal) {
       signal.throwIfAborted()
