@@ -7,8 +7,8 @@
 export interface KindRow {
   /** Default deployment stage: 0 databases, 1 jobs, 2 containers and charts, 3 applications. */
   stage: 0 | 1 | 2 | 3
-  /** Instances stay up and can be restarted, tasks run to completion; nothing: this server cannot run it. */
-  runs: 'instances' | 'tasks' | 'nothing'
+  /** Instances stay up and can be restarted, tasks run to completion, charts are installed by helm; nothing: this server cannot run it. */
+  runs: 'instances' | 'tasks' | 'charts' | 'nothing'
   /** Discovered by the Argo CD in a cluster, not created here: it is not in the lists of this server's own services. */
   discovered: boolean
   /** The name of the list of its statuses, and of its list in a deploy of several services. */
@@ -107,7 +107,7 @@ const table = {
   },
   helm: {
     stage: 2,
-    runs: 'nothing',
+    runs: 'charts',
     discovered: false,
     plural: 'helms',
     runningPlural: 'helms',

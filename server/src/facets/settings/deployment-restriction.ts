@@ -125,7 +125,9 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
   const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, owner: ownerOf(self) }
   const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
   const noun = `${self.noun}DeploymentRestriction`
-  const sent = kinds[self.kind].runs === 'nothing' ? recordedBody : body
+  const { runs } = kinds[self.kind]
+  // Nothing deploys these on a push.
+  const sent = runs === 'nothing' || runs === 'charts' ? recordedBody : body
   return [
     operation({
       ...collection,

@@ -153,7 +153,12 @@ test('a connection is for the host of its certificate only, over HTTP/1.1, HTTP/
 test('a service that speaks HTTP/1.1 is asked over HTTP/2: bodies, cookies, trailers, HEAD and refusals', async (t) => {
   const { target } = await serve(t, async (req, res) => {
     let body = ''
-    for await (const chunk of req) body += chunk
+    try {
+      for await (const chunk of req) body += chunk
+    } catch {
+      // Its head was passed on before more of it came than it may have.
+      return
+    }
     res.setHeader('set-cookie', ['a=1', 'b=2'])
     res.setHeader('x-connection', String(req.headers.connection))
     if (req.url === '/trailers') res.writeHead(200, { trailer: 'x-sum' })
