@@ -64,6 +64,7 @@ const plainContainer = {
 const plainPod = {
   automountServiceAccountToken: false,
   enableServiceLinks: false,
+  shareProcessNamespace: true,
   imagePullSecrets: [],
   securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } },
   volumes: [],
@@ -371,6 +372,7 @@ test('an execution is a Job that begins once, ends in its time and leaves one sm
         spec: {
           automountServiceAccountToken: false,
           enableServiceLinks: false,
+          shareProcessNamespace: true,
           imagePullSecrets: [],
           securityContext: plainPod.securityContext,
           volumes: [],

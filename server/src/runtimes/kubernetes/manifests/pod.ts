@@ -118,6 +118,9 @@ const userOf = (of: Program, { runAs }: Place): object => {
 export const podSpecOf = (of: Program, place: Place, pullSecrets: readonly string[]) => ({
   automountServiceAccountToken: false,
   enableServiceLinks: false,
+  // The program is not process 1, which the system shields from signals that it does not handle: a stop would take the
+  // whole grace period. On a Docker engine an init process does the same.
+  shareProcessNamespace: true,
   imagePullSecrets: pullSecrets.map((name) => ({ name })),
   securityContext: {
     runAsNonRoot: true,
