@@ -2,6 +2,7 @@
 import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { Answer } from './notices.tsx'
+import { Scroll } from './scroll.tsx'
 
 export interface Column<Row> {
   title: string
@@ -37,7 +38,7 @@ export function Rows<Row extends { id: string }>({
         rows.length === 0 ? (
           empty
         ) : (
-          <div className="card scroll">
+          <Scroll label={label ?? 'List'} isCard>
             <table className="list" aria-label={label}>
               <thead>
                 <tr>
@@ -60,7 +61,7 @@ export function Rows<Row extends { id: string }>({
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         )
       }
     </Answer>

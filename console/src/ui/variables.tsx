@@ -9,6 +9,7 @@ import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
+import { Scroll } from './scroll.tsx'
 import { tell, tellProblem } from './toasts.tsx'
 import { type VariablesPlace, VariablesText } from './variables-text.tsx'
 import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
@@ -217,7 +218,7 @@ const VariableRow = memo(({ variable, place, mayDelete, open }: RowProps) => (
     <td>
       <Value variable={variable} />
     </td>
-    <td className="dim small">{originOf(variable).join(', ')}</td>
+    <td className="dim small wrap">{originOf(variable).join(', ')}</td>
     <td className="tight">
       {mayDelete === null ? null : <RowMenu variable={variable} mayDelete={mayDelete} open={open} />}
     </td>
@@ -228,7 +229,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
   const may = useMay()
   const [mayWrite, mayDelete] = [may('write'), may('delete')]
   return (
-    <div className="card scroll">
+    <Scroll label="Variables" isCard>
       <table className="list">
         <thead>
           <tr>
@@ -251,7 +252,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
           )}
         </VirtualRows>
       </table>
-    </div>
+    </Scroll>
   )
 }
 

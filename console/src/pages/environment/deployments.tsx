@@ -7,6 +7,7 @@ import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { Compare } from './compare.tsx'
@@ -132,7 +133,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                 Compare
               </Button>
             </div>
-            <div className="card scroll">
+            <Scroll label="Deployments" isCard>
               <table className="list">
                 <thead>
                   <tr>
@@ -167,7 +168,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                   })}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
             {isComparing && two.length === 2 ? (
               <Compare older={two[1]!} newer={two[0]!} onClose={() => compare(false)} />
             ) : null}

@@ -8,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { addressOf } from '../../ui/shell.tsx'
 import { stageName } from '../../ui/stage-name.ts'
 import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
@@ -109,7 +110,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
           <h2 className="wrap">{stage}</h2>
         </header>
       )}
-      <div className="scroll">
+      <Scroll label="Services">
         <table className="list services">
           <thead>
             <tr>
@@ -143,7 +144,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
             )}
           </VirtualRows>
         </table>
-      </div>
+      </Scroll>
     </section>
   )
 }

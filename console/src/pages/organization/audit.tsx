@@ -5,6 +5,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import type { Props } from './list.ts'
 
@@ -240,7 +241,7 @@ export const Audit = ({ organizationId }: Props) => {
           if (rows.length === 0)
             return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
           return (
-            <div className="card scroll">
+            <Scroll label="Audit log" isCard>
               <table className="list">
                 <thead>
                   <tr>
@@ -259,7 +260,7 @@ export const Audit = ({ organizationId }: Props) => {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }}
       </Answer>

@@ -2,6 +2,7 @@
 import { useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { type Cluster, coresOf, gigabytesOf } from './clusters.tsx'
 
@@ -94,7 +95,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
       {metrics === null ? (
         <Waiting />
       ) : (
-        <div className="card scroll">
+        <Scroll label="Machines" isCard>
           <table className="list">
             <thead>
               <tr>
@@ -113,7 +114,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </section>
   )

@@ -8,6 +8,7 @@ import type { Mode } from '../../api/session.ts'
 import { FormDialog, NewButton, Remove } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Rows } from '../../ui/rows.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { modeWords } from '../overview.tsx'
 import { type Props, pathOf, useOrganizationList } from './list.ts'
@@ -97,8 +98,7 @@ const Cell = ({ row, mode, onChange }: { row: ProjectRow; mode: Mode; onChange: 
 }
 
 const Matrix = ({ rows, onChange }: MatrixProps) => (
-  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
-  <section className="scroll" tabIndex={0} aria-label="Rights in projects">
+  <Scroll label="Rights in projects">
     <table className="list">
       <thead>
         <tr>
@@ -139,7 +139,7 @@ const Matrix = ({ rows, onChange }: MatrixProps) => (
         ))}
       </tbody>
     </table>
-  </section>
+  </Scroll>
 )
 
 const bodyOf = (

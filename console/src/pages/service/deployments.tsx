@@ -7,6 +7,7 @@ import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import { hasReleases, type Shown } from './shown.ts'
@@ -24,7 +25,7 @@ export const Deployments = ({ service }: Shown) => {
         rows.length === 0 ? (
           <Empty title="It was never deployed" />
         ) : (
-          <div className="card scroll">
+          <Scroll label="Deployments" isCard>
             <table className="list">
               <thead>
                 <tr>
@@ -83,7 +84,7 @@ export const Deployments = ({ service }: Shown) => {
                 onClose={() => ask(null)}
               />
             )}
-          </div>
+          </Scroll>
         )
       }
     </Answer>

@@ -7,6 +7,7 @@ import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import { factsOf } from './facts.ts'
 import { ChartValues } from './helm.tsx'
@@ -26,7 +27,7 @@ const Usage = ({ id }: { id: string }) => {
   if (instances === null || instances.length === 0)
     return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
   return (
-    <div className="scroll">
+    <Scroll label="Instances">
       <table className="list">
         <thead>
           <tr>
@@ -53,7 +54,7 @@ const Usage = ({ id }: { id: string }) => {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   )
 }
 

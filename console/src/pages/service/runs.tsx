@@ -9,6 +9,7 @@ import { Icon } from '../../ui/icons.tsx'
 import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
@@ -134,7 +135,7 @@ export const Runs = ({ service }: Shown) => {
               <p>It runs by its schedule as soon as it is deployed.</p>
             </Empty>
           ) : (
-            <div className="card scroll">
+            <Scroll label="Runs" isCard>
               <table className="list">
                 <thead>
                   <tr>
@@ -159,7 +160,7 @@ export const Runs = ({ service }: Shown) => {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }
       </Answer>

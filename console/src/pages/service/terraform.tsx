@@ -7,6 +7,7 @@ import * as read from '../../api/queries.ts'
 import { DeploymentLog } from '../../ui/deployment-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { Outputs } from './outputs.tsx'
 import type { Shown } from './shown.ts'
@@ -114,7 +115,7 @@ const Resources = ({ service }: { service: read.Service }) => {
             <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
           </Empty>
         ) : (
-          <div className="card scroll">
+          <Scroll label="Resources" isCard>
             <table className="list">
               <thead>
                 <tr>
@@ -135,7 +136,7 @@ const Resources = ({ service }: { service: read.Service }) => {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         )
       }
     </Answer>
