@@ -43,11 +43,13 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
   const may = useMay()
   const [asked, ask] = useState<Verb | null>(null)
   const verbs = more.filter(({ of }) => of.includes(target.kind ?? 'environment'))
-  if (!may('deploy') && !may('delete')) return null
+  // Its Argo CD deploys an app: this server would refuse to.
+  const deploys = may('deploy') && target.kind !== 'argocdApp'
+  if (!deploys && !may('delete')) return null
   return (
     <div className="row actions">
       {isBusy && may('deploy') ? <Cancel environmentId={target.environmentId} /> : null}
-      {may('deploy') ? (
+      {deploys ? (
         <Button
           leftSection={<Icon name="play" size={14} />}
           onClick={() => ask('deploy')}
@@ -72,8 +74,8 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
             : null}
           {may('delete') ? (
             <>
-              {may('deploy') ? <Menu.Divider /> : null}
-              {target.kind === undefined ? null : (
+              {deploys ? <Menu.Divider /> : null}
+              {target.kind === undefined || target.kind === 'argocdApp' ? null : (
                 <Menu.Item color="red" leftSection={<Icon name="down" />} onClick={() => ask('uninstall')}>
                   {target.kind === 'terraform' ? 'Destroy' : 'Uninstall'}
                 </Menu.Item>

@@ -158,7 +158,7 @@ const Group = ({ name, pointer, schema, value, problems, isReadOnly, onChange }:
         {hintOf(schema) === undefined ? null : <p className="dim small">{hintOf(schema)}</p>}
         {isNullable(schema) ? (
           <Switch
-            label={`With ${titleOf(name).toLowerCase()}`}
+            label="Set"
             checked={isSet}
             disabled={isReadOnly}
             onChange={(event) => onChange(event.currentTarget.checked ? beginningOf(core) : null)}

@@ -9,13 +9,18 @@ import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
 import { tell } from './toasts.tsx'
 
-export const wordsOf: Record<Action['verb'], { title: string; button: string; done: string }> = {
+/** What is on its cluster goes; of a terraform service that is what its module made. */
+const wordOf = ({ verb, target }: Action): Action['verb'] | 'destroy' =>
+  verb === 'uninstall' && target.kind === 'terraform' ? 'destroy' : verb
+
+export const wordsOf: Record<Action['verb'] | 'destroy', { title: string; button: string; done: string }> = {
   deploy: { title: 'Deploy', button: 'Deploy', done: 'The deployment of {} was requested.' },
   redeploy: { title: 'Deploy again', button: 'Deploy again', done: 'The deployment of {} was requested.' },
   'restart-service': { title: 'Restart', button: 'Restart', done: 'The restart of {} was requested.' },
   stop: { title: 'Stop', button: 'Stop', done: '{} is being stopped.' },
   rollback: { title: 'Roll back', button: 'Roll back', done: '{} goes back to the earlier version.' },
   uninstall: { title: 'Uninstall', button: 'Uninstall', done: '{} is being uninstalled.' },
+  destroy: { title: 'Destroy', button: 'Destroy', done: 'The resources of {} are being destroyed.' },
   delete: { title: 'Delete', button: 'Delete', done: '{} is being deleted.' },
 }
 
@@ -150,7 +155,7 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
     <TextInput
       data-autofocus
       label={
-        <span className="wrap">{`Type ${action.target.name} to ${action.verb} ${action.target.several === undefined ? 'it' : 'them'}`}</span>
+        <span className="wrap">{`Type ${action.target.name} to ${wordOf(action)} ${action.target.several === undefined ? 'it' : 'them'}`}</span>
       }
       value={typed}
       onChange={(event) => onType(event.currentTarget.value)}
@@ -162,7 +167,7 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
 export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClose(): void; onDone?(): void }) => {
   const queries = useQueryClient()
   const [typed, setTyped] = useState('')
-  const { title, button, done } = wordsOf[action.verb]
+  const { title, button, done } = wordsOf[wordOf(action)]
   const { target } = action
   const plan = useQuery({
     queryKey: ['plan', action],

@@ -69,6 +69,8 @@ const names: Record<string, string> = {
   healthchecks: 'Health checks',
   icon_uri: 'Icon',
   size: 'Size (GB)',
+  docker: 'Built from a git repository',
+  registry_id: 'Id of the registry',
   cronjob: 'Schedule (cron job)',
   scheduled_at: 'When (cron expression)',
   on_start: 'On deployment',

@@ -156,8 +156,8 @@ export const Create = () => {
           <div className="stack wide">
             <h1>New service</h1>
             <nav
-              className="grid"
-              style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(210px, 1fr))' }}
+              className="grid ways"
+              style={{ gridTemplateColumns: 'repeat(auto-fill, minmax(min(210px, 45%), 1fr))' }}
               aria-label="What it is made from"
             >
               {Object.entries(choices).map(([each, { icon, title, text }]) => (

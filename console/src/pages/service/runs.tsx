@@ -117,7 +117,7 @@ export const Runs = ({ service }: Shown) => {
   const opened = runs.data?.find(({ id }) => id === open)
   return (
     <div className="stack">
-      <div className="row apart">
+      <div className="row apart wraps">
         <p className="dim">The newest first; how many are kept is an advanced setting.</p>
         <div className="row">
           {runs.data?.some(({ state }) => state === 'RUNNING') === true ? (
