@@ -248,6 +248,8 @@ step('the pages of the organization, search and help can be used, by keyboard to
   await hasNoBarriers(page, 'search')
   await page.keyboard.press('Enter')
   await page.waitForURL(`**/e/${environmentId}/services`)
+  // While it is closing, a key would still be its own.
+  await page.getByRole('combobox', { name: 'Search resources and actions' }).waitFor({ state: 'hidden' })
   await page.keyboard.press('d')
   await page.waitForURL(`**/e/${environmentId}/deployments`)
   await page.keyboard.press('Shift+?')
