@@ -46,6 +46,8 @@ const readForms = (names: readonly string[]): Record<string, unknown> => {
     const kind = name.replace(/(EditRequest|AdvancedSettings)$/, '')
     return kind.charAt(0).toLowerCase() + kind.slice(1)
   }
+  const missing = names.filter((name) => schemas[name] === undefined)
+  if (missing.length > 0) throw new Error(`openapi.json has no ${missing.join(', ')}`)
   return Object.fromEntries(names.map((name) => [kindOf(name), whole(schemas[name])]))
 }
 

@@ -150,6 +150,7 @@ for (const [width, scheme] of [
     page.on('dialog', (dialog) => dialogs.push(dialog.message()))
     for (const path of pagesOf()) {
       await visit(page, path)
+      assert.equal(await page.locator('.nothing[role=alert]').count(), 0, `${path} cannot be shown`)
       await isUnharmed(page, path)
       await hasNoBarriers(page, path)
     }
@@ -176,7 +177,7 @@ test('a log line of a megabyte with escape sequences is text and breaks no page'
 
 /** All that a reader may press: what looks, filters, copies or downloads. */
 const harmless =
-  /^(Copy|Change|Nodes|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Local.*|UTC.*|Copy .*|)$/i
+  /^(Copy|Change|Nodes|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Load older lines|[\d:.]+|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Local.*|UTC.*|Copy .*|)$/i
 
 for (const who of ['a token that may only read', 'the role of a viewer'])
   test(`${who} sees no button that would fail, on any page`, { skip }, async () => {
@@ -190,11 +191,13 @@ for (const who of ['a token that may only read', 'the role of a viewer'])
       const names = await page
         .locator('main')
         .locator('button:visible:not([disabled])')
-        .evaluateAll('buttons => buttons.map((each) => (each.getAttribute("aria-label") ?? each.innerText).trim())')
+        .evaluateAll((all: Json[]) =>
+          all.map((each) => String(each.getAttribute('aria-label') ?? each.textContent).trim()),
+        )
       assert.deepEqual(
-        (names as string[]).filter((name) => !harmless.test(name)),
+        names.filter((name) => !harmless.test(name)),
         [],
-        path,
+        `${path}: ${await page.locator('main').textContent()}`.slice(0, 600),
       )
       const toWrite = page.locator(
         'main a[href*="/new/"], main input[type=checkbox]:not([disabled]):not([aria-label^=Compare])',
@@ -205,7 +208,7 @@ for (const who of ['a token that may only read', 'the role of a viewer'])
   })
 
 const isFocused = (target: Locator): Promise<boolean> =>
-  target.evaluate('(element) => element === document.activeElement') as Promise<boolean>
+  target.evaluate((element: unknown) => element === (globalThis as Json).document.activeElement)
 
 /** Goes to it as somebody without a mouse does. */
 const reach = async (page: Page, target: Locator, key = 'Tab'): Promise<void> => {
@@ -238,10 +241,9 @@ const pick = async (page: Page, menu: string, item: string): Promise<void> => {
 
 const agree = async (page: Page, name: string): Promise<void> => {
   const dialog = page.getByRole('dialog')
-  await dialog
-    .getByText(/interrupt/)
-    .first()
-    .waitFor()
+  const plan = dialog.getByText(/interrupt/).first()
+  await plan.or(dialog.getByRole('alert')).waitFor()
+  assert.ok(await plan.isVisible(), `no plan: ${await dialog.textContent()}`)
   await press(page, dialog.getByRole('button', { name, exact: true }))
   await dialog.waitFor({ state: 'hidden' })
 }
@@ -282,8 +284,15 @@ test('everything from the first project to the delete is done by keyboard alone'
   await press(page, button(page, 'Deploy'))
   await agree(page, 'Deploy')
   await press(page, page.locator('.note.bad').getByRole('link', { name: 'See the deployment' }))
-  await press(page, button(page, 'Roll back'))
+  await git.commit('shop', { Dockerfile: 'FROM fake/talk\nEXPOSE 8080\nLABEL version=2\n' }, 'Mend it')
+  await page.keyboard.press('e')
+  await press(page, button(page, 'Deploy'))
+  await agree(page, 'Deploy')
+  await state(page, 'Deployed')
+  await page.keyboard.press('d')
+  await press(page, button(page, 'Roll back to this'))
   await agree(page, 'Roll back')
+  await page.locator('tbody tr').nth(3).waitFor()
   await page.keyboard.press('e')
   await state(page, 'Deployed')
 
@@ -308,13 +317,11 @@ test('everything from the first project to the delete is done by keyboard alone'
   await tab(page, 'Stages')
   const service = page.locator('[data-service]')
   const stages = page.locator('.stages > section')
-  const before = await stages.evaluateAll('all => all.findIndex((each) => each.querySelector("[data-service]"))')
+  const place = (): Promise<number> =>
+    stages.evaluateAll((all: Json[]) => all.findIndex((each) => each.querySelector('[data-service]') !== null))
+  const before = await place()
   await press(page, service, 'ArrowLeft')
-  await until(
-    async () =>
-      (await stages.evaluateAll('all => all.findIndex((each) => each.querySelector("[data-service]"))')) !== before,
-    { what: 'the service in another stage' },
-  )
+  await until(async () => (await place()) !== before, { what: 'the service in another stage' })
   assert.equal(await isFocused(service), true)
   await tab(page, 'Services')
   await press(page, page.getByRole('checkbox', { name: 'Choose shop' }), 'Space')

@@ -1,7 +1,9 @@
 /** A list as a table, with its empty state. */
+
 import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { Answer } from './notices.tsx'
+import { Scroll } from './scroll.tsx'
 
 export interface Column<Row> {
   title: string
@@ -24,7 +26,7 @@ export function Rows<Row extends { id: string }>({
   of,
   columns,
   empty,
-  label,
+  label = 'List',
 }: {
   of: Pick<UseQueryResult<Row[]>, 'data' | 'error' | 'refetch'>
   columns: readonly Column<Row>[]
@@ -37,8 +39,8 @@ export function Rows<Row extends { id: string }>({
         rows.length === 0 ? (
           empty
         ) : (
-          <div className="card scroll">
-            <table className="list" aria-label={label}>
+          <Scroll label={label}>
+            <table className="list">
               <thead>
                 <tr>
                   {columns.map((column) => (
@@ -60,7 +62,7 @@ export function Rows<Row extends { id: string }>({
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         )
       }
     </Answer>

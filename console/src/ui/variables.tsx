@@ -2,6 +2,7 @@
  * The variables of a project, an environment or a service: the value that counts, where it comes from, and whether the
  * page may change it. Values of secrets are written and never read.
  */
+
 import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, memo, useDeferredValue, useMemo, useState } from 'react'
@@ -9,6 +10,7 @@ import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
+import { Scroll } from './scroll.tsx'
 import { tell, tellProblem } from './toasts.tsx'
 import { type VariablesPlace, VariablesText } from './variables-text.tsx'
 import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
@@ -217,7 +219,7 @@ const VariableRow = memo(({ variable, place, mayDelete, open }: RowProps) => (
     <td>
       <Value variable={variable} />
     </td>
-    <td className="dim small">{originOf(variable).join(', ')}</td>
+    <td className="dim small wrap">{originOf(variable).join(', ')}</td>
     <td className="tight">
       {mayDelete === null ? null : <RowMenu variable={variable} mayDelete={mayDelete} open={open} />}
     </td>
@@ -228,7 +230,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
   const may = useMay()
   const [mayWrite, mayDelete] = [may('write'), may('delete')]
   return (
-    <div className="card scroll">
+    <Scroll label="Variables">
       <table className="list">
         <thead>
           <tr>
@@ -251,7 +253,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
           )}
         </VirtualRows>
       </table>
-    </div>
+    </Scroll>
   )
 }
 

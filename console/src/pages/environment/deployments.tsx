@@ -1,4 +1,5 @@
 /** What was deployed, when, by whom and why; two of them beside each other, and the way back. */
+
 import { Button, Checkbox } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -7,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { Compare } from './compare.tsx'
@@ -132,7 +134,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                 Compare
               </Button>
             </div>
-            <div className="card scroll">
+            <Scroll label="Deployments">
               <table className="list">
                 <thead>
                   <tr>
@@ -167,7 +169,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                   })}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
             {isComparing && two.length === 2 ? (
               <Compare older={two[1]!} newer={two[0]!} onClose={() => compare(false)} />
             ) : null}

@@ -1,4 +1,5 @@
 /** What pushes and pull requests do to an environment: its push hooks at work, and the previews with why they wait. */
+
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -7,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Rows } from '../../ui/rows.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 
@@ -109,7 +111,7 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
           const found = all.filter(hasRepository)
           if (found.length === 0) return <Empty title="No service is built from a repository" />
           return (
-            <div className="card scroll">
+            <Scroll label="Pushes">
               <table className="list">
                 <thead>
                   <tr>
@@ -127,7 +129,7 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }}
       </Answer>

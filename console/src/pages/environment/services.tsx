@@ -1,4 +1,5 @@
 /** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
+
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
@@ -8,6 +9,7 @@ import * as read from '../../api/queries.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { addressOf } from '../../ui/shell.tsx'
 import { stageName } from '../../ui/stage-name.ts'
 import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
@@ -109,7 +111,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
           <h2 className="wrap">{stage}</h2>
         </header>
       )}
-      <div className="scroll">
+      <Scroll label={stage ?? 'Services'} className="scroll">
         <table className="list services">
           <thead>
             <tr>
@@ -143,7 +145,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
             )}
           </VirtualRows>
         </table>
-      </div>
+      </Scroll>
     </section>
   )
 }

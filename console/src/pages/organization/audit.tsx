@@ -1,10 +1,12 @@
 /** What was done, by whom, and what changed; filters are in the address. */
+
 import { Button, Select, TextInput } from '@mantine/core'
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import type { Props } from './list.ts'
 
@@ -240,7 +242,7 @@ export const Audit = ({ organizationId }: Props) => {
           if (rows.length === 0)
             return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
           return (
-            <div className="card scroll">
+            <Scroll label="Audit log">
               <table className="list">
                 <thead>
                   <tr>
@@ -259,7 +261,7 @@ export const Audit = ({ organizationId }: Props) => {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }}
       </Answer>

@@ -1,7 +1,9 @@
 /** The machines of a cluster, live: what each has and uses, and what is wrong with it. */
+
 import { useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { type Cluster, coresOf, gigabytesOf } from './clusters.tsx'
 
@@ -94,7 +96,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
       {metrics === null ? (
         <Waiting />
       ) : (
-        <div className="card scroll">
+        <Scroll label="Nodes">
           <table className="list">
             <thead>
               <tr>
@@ -113,7 +115,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </section>
   )

@@ -1,4 +1,5 @@
 /** What each role allows, and the matrix of those that the organization has made. */
+
 import { Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -8,6 +9,7 @@ import type { Mode } from '../../api/session.ts'
 import { FormDialog, NewButton, Remove } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Rows } from '../../ui/rows.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { modeWords } from '../overview.tsx'
 import { type Props, pathOf, useOrganizationList } from './list.ts'
@@ -97,8 +99,7 @@ const Cell = ({ row, mode, onChange }: { row: ProjectRow; mode: Mode; onChange: 
 }
 
 const Matrix = ({ rows, onChange }: MatrixProps) => (
-  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
-  <section className="scroll" tabIndex={0} aria-label="Rights in projects">
+  <Scroll label="Rights in projects" className="scroll">
     <table className="list">
       <thead>
         <tr>
@@ -139,7 +140,7 @@ const Matrix = ({ rows, onChange }: MatrixProps) => (
         ))}
       </tbody>
     </table>
-  </section>
+  </Scroll>
 )
 
 const bodyOf = (
@@ -228,7 +229,7 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
         <h2 className="wrap">{role.name}</h2>
         <span className="dim wrap grow">{role.description}</span>
         {may('members') ? (
-          <span className="row">
+          <span className="row push">
             <button type="button" className="plain link" onClick={onEdit}>
               Edit<span className="hidden-text"> {role.name}</span>
             </button>

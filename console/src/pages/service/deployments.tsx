@@ -1,4 +1,5 @@
 /** The deployments of a service, and its versions to go back to. */
+
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -7,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import { hasReleases, type Shown } from './shown.ts'
@@ -24,7 +26,7 @@ export const Deployments = ({ service }: Shown) => {
         rows.length === 0 ? (
           <Empty title="It was never deployed" />
         ) : (
-          <div className="card scroll">
+          <Scroll label="Deployments">
             <table className="list">
               <thead>
                 <tr>
@@ -83,7 +85,7 @@ export const Deployments = ({ service }: Shown) => {
                 onClose={() => ask(null)}
               />
             )}
-          </div>
+          </Scroll>
         )
       }
     </Answer>

@@ -1,4 +1,5 @@
 /** The domains of a service, with the state of their certificates. */
+
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
@@ -6,6 +7,7 @@ import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { CertificateDialog } from './certificate.tsx'
@@ -183,7 +185,7 @@ const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly 
           {check.error?.message ?? ''}
         </span>
       </div>
-      <div className="card scroll">
+      <Scroll label="Domains">
         <table className="list">
           <thead>
             <tr>
@@ -207,7 +209,7 @@ const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly 
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {uploading === null ? null : (
         <CertificateDialog service={service} domain={uploading} onClose={() => upload(null)} />
       )}

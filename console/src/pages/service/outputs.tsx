@@ -1,8 +1,10 @@
 /** What a job or a module gave to the other services: built-in variables of the environment. */
+
 import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { Answer } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 
 const prefixOf = ({ kind, id }: read.Service): string =>
   `SLIPWAY_OUTPUT_${kind.toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}_`
@@ -28,7 +30,7 @@ export const Outputs = ({ service }: { service: read.Service }) => {
           rows.length === 0 ? (
             <p className="dim body">None. What a run writes as outputs becomes variables of the environment.</p>
           ) : (
-            <div className="scroll">
+            <Scroll label="Outputs" className="scroll">
               <table className="list">
                 <thead>
                   <tr>
@@ -47,7 +49,7 @@ export const Outputs = ({ service }: { service: read.Service }) => {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }
       </Answer>

@@ -1,4 +1,5 @@
 /** What a service is and does now. */
+
 import { Button, PasswordInput, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Fragment, useState } from 'react'
@@ -7,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer } from '../../ui/notices.tsx'
+import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import { factsOf } from './facts.ts'
 import { ChartValues } from './helm.tsx'
@@ -26,7 +28,7 @@ const Usage = ({ id }: { id: string }) => {
   if (instances === null || instances.length === 0)
     return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
   return (
-    <div className="scroll">
+    <Scroll label="Instances" className="scroll">
       <table className="list">
         <thead>
           <tr>
@@ -53,7 +55,7 @@ const Usage = ({ id }: { id: string }) => {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   )
 }
 

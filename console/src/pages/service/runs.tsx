@@ -1,4 +1,5 @@
 /** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
+
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -9,6 +10,7 @@ import { Icon } from '../../ui/icons.tsx'
 import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
@@ -134,7 +136,7 @@ export const Runs = ({ service }: Shown) => {
               <p>It runs by its schedule as soon as it is deployed.</p>
             </Empty>
           ) : (
-            <div className="card scroll">
+            <Scroll label="Runs">
               <table className="list">
                 <thead>
                   <tr>
@@ -159,7 +161,7 @@ export const Runs = ({ service }: Shown) => {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           )
         }
       </Answer>

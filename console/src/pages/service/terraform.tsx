@@ -1,4 +1,5 @@
 /** A terraform service: what is done with its module, and what it manages. */
+
 import { Button, Modal } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -7,6 +8,7 @@ import * as read from '../../api/queries.ts'
 import { DeploymentLog } from '../../ui/deployment-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { Scroll } from '../../ui/scroll.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { Outputs } from './outputs.tsx'
 import type { Shown } from './shown.ts'
@@ -114,7 +116,7 @@ const Resources = ({ service }: { service: read.Service }) => {
             <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
           </Empty>
         ) : (
-          <div className="card scroll">
+          <Scroll label="Terraform">
             <table className="list">
               <thead>
                 <tr>
@@ -135,7 +137,7 @@ const Resources = ({ service }: { service: read.Service }) => {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         )
       }
     </Answer>
