@@ -278,7 +278,9 @@ const environmentShots = ({ environmentId }: Place): Record<string, Shot> => {
     'environment-previews': at('previews'),
     'environment-variables-text': at('variables', async (page) => {
       await page.getByRole('button', { name: 'Edit as text' }).click()
-      await page.getByRole('textbox', { name: 'Variables' }).fill('PAYMENT_URL=https://pay.example.com\nDEBUG="a b"')
+      await page
+        .getByRole('textbox', { name: 'Variables', exact: true })
+        .fill('PAYMENT_URL=https://pay.example.com\nDEBUG="a b"')
     }),
     'environment-rule': at('settings', press('Edit the rule')),
   }

@@ -80,6 +80,11 @@ const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | u
   </>
 )
 
+/** A cluster that answers is ready, in the words of people. */
+const ClusterState = ({ state }: { state: string }) => (
+  <StateMark state={state} {...(state === 'DEPLOYED' ? { word: 'Ready' } : {})} />
+)
+
 export const Clusters = ({ organizationId }: Props) => {
   const may = useMay()
   const navigate = useNavigate()
@@ -124,7 +129,7 @@ export const Clusters = ({ organizationId }: Props) => {
           {
             title: 'State',
             isTight: true,
-            show: ({ id, status }) => <StateMark state={statusOf.get(id)?.status ?? status} />,
+            show: ({ id, status }) => <ClusterState state={statusOf.get(id)?.status ?? status} />,
           },
           { title: 'Kind', isTight: true, isOptional: true, show: kindOf },
           { title: 'CPU', isTight: true, isOptional: true, show: ({ cpu }) => coresOf(cpu) },

@@ -1,6 +1,6 @@
 /** What each role allows, and the matrix of those that the organization has made. */
 
-import { Checkbox, Select, TextInput } from '@mantine/core'
+import { Button, Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
@@ -230,9 +230,9 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
         <span className="dim wrap grow">{role.description}</span>
         {may('members') ? (
           <span className="row push">
-            <button type="button" className="plain link" onClick={onEdit}>
-              Edit<span className="hidden-text"> {role.name}</span>
-            </button>
+            <Button size="compact-sm" variant="default" aria-label={`Edit ${role.name}`.slice(0, 200)} onClick={onEdit}>
+              Edit
+            </Button>
             <Remove
               name={role.name}
               what="Delete"
