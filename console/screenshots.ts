@@ -249,7 +249,7 @@ const organizationShots = ({ organizationId }: Place): Record<string, Shot> => {
     usage: at('usage'),
     'organization-settings': at('general'),
     'members-loading': at('members', answered(null)),
-    'members-error': at('members', answered(503)),
+    'members-error': at('members', answered(500)),
     'members-forbidden': at('members', answered(403)),
   }
 }
