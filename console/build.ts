@@ -21,6 +21,16 @@ interface Schema {
   [name: string]: unknown
 }
 
+interface Operation {
+  operationId?: string
+  requestBody?: { content: Record<string, { schema: Schema }> }
+}
+
+interface Description {
+  components: { schemas: Record<string, Schema> }
+  paths: Record<string, Record<string, Operation>>
+}
+
 const forms = [
   ...['Application', 'Container', 'Database', 'Job', 'Helm', 'Terraform', 'ArgocdApp'].map(
     (name) => `${name}EditRequest`,
@@ -34,7 +44,9 @@ const modules: Record<string, readonly string[]> = { 'virtual:forms': forms, 'vi
 /** The schemas of the bodies that forms are made from, complete in themselves: the whole description is a megabyte. */
 const readForms = (names: readonly string[]): Record<string, unknown> => {
   const text = readFileSync(new URL('../openapi.json', import.meta.url), 'utf8')
-  const { schemas } = (JSON.parse(text) as { components: { schemas: Record<string, Schema> } }).components
+  const { components, paths } = JSON.parse(text) as Description
+  const { schemas } = components
+  const operations = Object.values(paths).flatMap((path) => Object.values(path))
   const whole = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(whole)
     if (typeof value !== 'object' || value === null) return value
@@ -46,9 +58,15 @@ const readForms = (names: readonly string[]): Record<string, unknown> => {
     const kind = name.replace(/(EditRequest|AdvancedSettings)$/, '')
     return kind.charAt(0).toLowerCase() + kind.slice(1)
   }
-  const missing = names.filter((name) => schemas[name] === undefined)
-  if (missing.length > 0) throw new Error(`openapi.json has no ${missing.join(', ')}`)
-  return Object.fromEntries(names.map((name) => [kindOf(name), whole(schemas[name])]))
+  /** One that only its operation uses has no name. */
+  const bodyOf = (name: string): Schema => {
+    const id = `edit${name.replace(/EditRequest$/, '')}`
+    const operation = operations.find(({ operationId }) => operationId === id)
+    const found = schemas[name] ?? operation?.requestBody?.content['application/json']?.schema
+    if (found === undefined) throw new Error(`openapi.json has no schema ${name}`)
+    return found
+  }
+  return Object.fromEntries(names.map((name) => [kindOf(name), whole(bodyOf(name))]))
 }
 
 const formsPlugin: Plugin = {

@@ -39,8 +39,8 @@ export function Rows<Row extends { id: string }>({
         rows.length === 0 ? (
           empty
         ) : (
-          <Scroll label={label}>
-            <table className="list">
+          <Scroll label={label ?? 'List'} isCard>
+            <table className="list" aria-label={label}>
               <thead>
                 <tr>
                   {columns.map((column) => (

@@ -1,27 +1,16 @@
-/** What is wider than its place and scrolls in it: by keyboard too, and only then a stop for Tab. */
-import { type ReactNode, useLayoutEffect, useRef, useState } from 'react'
+import type { ReactNode } from 'react'
 
 interface Props {
-  /** What it holds. */
+  /** What is in it. */
   label: string
-  className?: string
+  isCard?: boolean
   children: ReactNode
 }
 
-export const Scroll = ({ label, className = 'card scroll', children }: Props) => {
-  const place = useRef<HTMLElement>(null)
-  const [isWide, setWide] = useState(false)
-  useLayoutEffect(() => {
-    const box = place.current!
-    const look = (): void => setWide(box.scrollWidth > box.clientWidth)
-    const observer = new ResizeObserver(look)
-    observer.observe(box)
-    for (const each of box.children) observer.observe(each)
-    return () => observer.disconnect()
-  }, [])
-  return (
-    <section ref={place} className={className} aria-label={label} tabIndex={isWide ? 0 : undefined}>
-      {children}
-    </section>
-  )
-}
+/** What may be wider than the window scrolls by itself, by keyboard too. */
+export const Scroll = ({ label, isCard = false, children }: Props) => (
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+  <section className={isCard ? 'card scroll' : 'scroll'} tabIndex={0} aria-label={label}>
+    {children}
+  </section>
+)

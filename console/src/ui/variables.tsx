@@ -230,7 +230,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
   const may = useMay()
   const [mayWrite, mayDelete] = [may('write'), may('delete')]
   return (
-    <Scroll label="Variables">
+    <Scroll label="Variables" isCard>
       <table className="list">
         <thead>
           <tr>

@@ -12,7 +12,7 @@ import { until } from '../support/until.ts'
 import { outsideAddress, startNodeRegistry } from './cluster/registry.ts'
 import { grantAccess, host, openCluster, ownNode, port, revokeAccess } from './cluster/scene.ts'
 
-const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 5)
+const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 3)
 const patience = { timeoutMs: 120_000 }
 const skip = ownNode === undefined && 'it needs the cluster of the tests, whose node pulls from a registry here'
 

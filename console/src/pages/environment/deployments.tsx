@@ -134,7 +134,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                 Compare
               </Button>
             </div>
-            <Scroll label="Deployments">
+            <Scroll label="Deployments" isCard>
               <table className="list">
                 <thead>
                   <tr>

@@ -111,7 +111,7 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
           const found = all.filter(hasRepository)
           if (found.length === 0) return <Empty title="No service is built from a repository" />
           return (
-            <Scroll label="Pushes">
+            <Scroll label="Previews" isCard>
               <table className="list">
                 <thead>
                   <tr>

@@ -111,7 +111,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
           <h2 className="wrap">{stage}</h2>
         </header>
       )}
-      <Scroll label={stage ?? 'Services'} className="scroll">
+      <Scroll label="Services">
         <table className="list services">
           <thead>
             <tr>

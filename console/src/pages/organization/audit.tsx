@@ -245,7 +245,7 @@ export const Audit = ({ organizationId }: Props) => {
           if (rows.length === 0)
             return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
           return (
-            <Scroll label="Audit log">
+            <Scroll label="Audit log" isCard>
               <table className="list">
                 <thead>
                   <tr>

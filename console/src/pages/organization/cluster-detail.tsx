@@ -96,7 +96,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
       {metrics === null ? (
         <Waiting />
       ) : (
-        <Scroll label="Nodes">
+        <Scroll label="Machines" isCard>
           <table className="list">
             <thead>
               <tr>

@@ -99,7 +99,7 @@ const Cell = ({ row, mode, onChange }: { row: ProjectRow; mode: Mode; onChange: 
 }
 
 const Matrix = ({ rows, onChange }: MatrixProps) => (
-  <Scroll label="Rights in projects" className="scroll">
+  <Scroll label="Rights in projects">
     <table className="list">
       <thead>
         <tr>

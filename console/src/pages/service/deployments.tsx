@@ -26,7 +26,7 @@ export const Deployments = ({ service }: Shown) => {
         rows.length === 0 ? (
           <Empty title="It was never deployed" />
         ) : (
-          <Scroll label="Deployments">
+          <Scroll label="Deployments" isCard>
             <table className="list">
               <thead>
                 <tr>

@@ -185,7 +185,7 @@ const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly 
           {check.error?.message ?? ''}
         </span>
       </div>
-      <Scroll label="Domains">
+      <Scroll label="Domains" isCard>
         <table className="list">
           <thead>
             <tr>

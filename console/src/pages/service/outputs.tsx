@@ -30,7 +30,7 @@ export const Outputs = ({ service }: { service: read.Service }) => {
           rows.length === 0 ? (
             <p className="dim body">None. What a run writes as outputs becomes variables of the environment.</p>
           ) : (
-            <Scroll label="Outputs" className="scroll">
+            <Scroll label="Outputs">
               <table className="list">
                 <thead>
                   <tr>

@@ -28,7 +28,7 @@ const Usage = ({ id }: { id: string }) => {
   if (instances === null || instances.length === 0)
     return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
   return (
-    <Scroll label="Instances" className="scroll">
+    <Scroll label="Instances">
       <table className="list">
         <thead>
           <tr>

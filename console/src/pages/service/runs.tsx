@@ -136,7 +136,7 @@ export const Runs = ({ service }: Shown) => {
               <p>It runs by its schedule as soon as it is deployed.</p>
             </Empty>
           ) : (
-            <Scroll label="Runs">
+            <Scroll label="Runs" isCard>
               <table className="list">
                 <thead>
                   <tr>

@@ -116,7 +116,7 @@ const Resources = ({ service }: { service: read.Service }) => {
             <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
           </Empty>
         ) : (
-          <Scroll label="Terraform">
+          <Scroll label="Resources" isCard>
             <table className="list">
               <thead>
                 <tr>
