@@ -1,5 +1,4 @@
 /** A list as a table, with its empty state. */
-
 import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { Answer } from './notices.tsx'

@@ -2,7 +2,6 @@
  * The variables of a project, an environment or a service: the value that counts, where it comes from, and whether the
  * page may change it. Values of secrets are written and never read.
  */
-
 import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, memo, useDeferredValue, useMemo, useState } from 'react'

@@ -1,5 +1,4 @@
 /** What was deployed, when, by whom and why; two of them beside each other, and the way back. */
-
 import { Button, Checkbox } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'

@@ -1,5 +1,4 @@
 /** What pushes and pull requests do to an environment: its push hooks at work, and the previews with why they wait. */
-
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'

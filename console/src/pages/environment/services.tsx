@@ -1,5 +1,4 @@
 /** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
-
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'

@@ -1,5 +1,4 @@
 /** What was done, by whom, and what changed; filters are in the address. */
-
 import { Button, Select, TextInput } from '@mantine/core'
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'

@@ -1,5 +1,4 @@
 /** The machines of a cluster, live: what each has and uses, and what is wrong with it. */
-
 import { useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'

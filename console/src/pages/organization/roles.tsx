@@ -1,5 +1,4 @@
 /** What each role allows, and the matrix of those that the organization has made. */
-
 import { Button, Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'

@@ -1,5 +1,4 @@
 /** The deployments of a service, and its versions to go back to. */
-
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'

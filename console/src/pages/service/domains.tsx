@@ -1,5 +1,4 @@
 /** The domains of a service, with the state of their certificates. */
-
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'

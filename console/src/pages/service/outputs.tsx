@@ -1,5 +1,4 @@
 /** What a job or a module gave to the other services: built-in variables of the environment. */
-
 import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'

@@ -1,5 +1,4 @@
 /** What a service is and does now. */
-
 import { Button, PasswordInput, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Fragment, useState } from 'react'

@@ -1,5 +1,4 @@
 /** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
-
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'

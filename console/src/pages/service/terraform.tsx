@@ -1,5 +1,4 @@
 /** A terraform service: what is done with its module, and what it manages. */
-
 import { Button, Modal } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'

@@ -134,7 +134,7 @@ const editOrganization = operation({
   scope: 'Admin',
   area: 'settings',
   owner: base.operations[0]!.owner,
-  body: Type.Object({ ...spec.properties, name: Maybe(Name()) }, { title: 'OrganizationEditRequest' }),
+  body: Type.Object({ ...spec.properties, name: Maybe(Name()) }),
   status: 200,
   answer: base.answer,
   run: (context) =>
