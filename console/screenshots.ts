@@ -109,6 +109,23 @@ const furnish = async (slipway: Slipway): Promise<Place> => {
   await call('POST', `/container/${broken.id}/deploy`)
   await settle(slipway, environment.id)
   await call('PUT', `/container/${web.id}`, { memory: 300 })
+  const inOrganization = `/organization/${organizationId}`
+  await call('POST', `${inOrganization}/labelsGroups`, { name: 'team', labels: [{ key: 'team', value: 'shop' }] })
+  await call('POST', `${inOrganization}/gitToken`, { name: 'forge', type: 'GITHUB', token: 'x' })
+  await call('POST', `${inOrganization}/gitWebhook`, { description: 'our git host' })
+  await call('POST', `${inOrganization}/customRole`, {
+    name: 'Shop team',
+    description: 'Deploys the shop everywhere but in production',
+    project_permissions: [
+      {
+        project_id: project.id,
+        permissions: ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'].map((mode) => ({
+          environment_type: mode,
+          permission: mode === 'PRODUCTION' ? 'VIEWER' : 'DEPLOYER',
+        })),
+      },
+    ],
+  })
   await call('POST', `/organization/${organizationId}/webhook`, {
     kind: 'STANDARD',
     target_url: 'http://127.0.0.1:9/hook',
@@ -191,6 +208,84 @@ export const shotsOf = ({
   unknown: { path: '/nowhere' },
 })
 
+const press =
+  (name: string | RegExp) =>
+  (page: Page): Promise<unknown> =>
+    page.getByRole('button', { name }).first().click()
+
+/** What the page shows while an answer is missing, late or refused. */
+const answered =
+  (status: number | null) =>
+  async (page: Page): Promise<unknown> => {
+    const message = status === 403 ? 'Your role does not allow this.' : 'The database is restarting: try again.'
+    await page.route('**/member', (route) =>
+      status === null ? undefined : route.fulfill({ status, json: { message, request_id: '7f3a' } }),
+    )
+    await page.reload()
+    return page.waitForTimeout(600)
+  }
+
+const organizationShots = ({ organizationId }: Place): Record<string, Shot> => {
+  const at = (section: string, act?: Shot['act']): Shot => ({
+    path: `/o/${organizationId}/${section}`,
+    ...(act === undefined ? {} : { act }),
+  })
+  return {
+    credentials: at('credentials', press('New credentials')),
+    registries: at('registries'),
+    'registry-new': at('registries', press('New registry')),
+    charts: at('charts'),
+    'git-tokens': at('git'),
+    'push-hooks': at('pushes'),
+    labels: at('labels'),
+    'role-new': at('roles', press('New role')),
+    'token-new': at('tokens', press('New token')),
+    'webhook-new': at('webhooks', press('New webhook')),
+    deliveries: at('webhooks', press('Deliveries')),
+    'cluster-nodes': at('clusters', press('Nodes')),
+    'cluster-docker': at('clusters', press('Docker engine')),
+    'cluster-kubernetes': at('clusters', press('Kubernetes cluster')),
+    'audit-change': at('audit', press('Change')),
+    usage: at('usage'),
+    'organization-settings': at('general'),
+    'members-loading': at('members', answered(null)),
+    'members-error': at('members', answered(500)),
+    'members-forbidden': at('members', answered(403)),
+  }
+}
+
+const environmentShots = ({ environmentId }: Place): Record<string, Shot> => {
+  const at = (section: string, act?: Shot['act']): Shot => ({
+    path: `/e/${environmentId}/${section}`,
+    ...(act === undefined ? {} : { act }),
+  })
+  const choose = async (page: Page): Promise<void> => {
+    for (const name of ['web', 'prices']) await page.getByRole('checkbox', { name: `Choose ${name}` }).click()
+  }
+  return {
+    'environment-chosen': at('services', choose),
+    'environment-delete-several': at('services', async (page) => {
+      await choose(page)
+      await page.getByLabel('Chosen services').getByRole('button', { name: 'Delete' }).click()
+    }),
+    'environment-clone': at('services', press('Clone')),
+    'environment-compare': at('deployments', async (page) => {
+      const rows = page.getByRole('checkbox', { name: /^Compare/ })
+      for (const index of [0, 1]) await rows.nth(index).click()
+      await page.getByRole('button', { name: 'Compare' }).click()
+    }),
+    'environment-stages': at('stages'),
+    'environment-previews': at('previews'),
+    'environment-variables-text': at('variables', async (page) => {
+      await page.getByRole('button', { name: 'Edit as text' }).click()
+      await page
+        .getByRole('textbox', { name: 'Variables', exact: true })
+        .fill('PAYMENT_URL=https://pay.example.com\nDEBUG="a b"')
+    }),
+    'environment-rule': at('settings', press('Edit the rule')),
+  }
+}
+
 const take = async (page: Page, name: string, size: string, theme: string): Promise<void> => {
   await page.waitForTimeout(350)
   await page.screenshot({ path: join(folder, `${name}.${size}.${theme}.png`), animations: 'disabled' })
@@ -216,7 +311,8 @@ const main = async (): Promise<void> => {
   const browser = await openBrowser()
   try {
     await slipway.start()
-    const shots = shotsOf(await furnish(slipway))
+    const place = await furnish(slipway)
+    const shots = { ...shotsOf(place), ...environmentShots(place), ...organizationShots(place) }
     for (const theme of ['light', 'dark'] as const)
       for (const [size, width] of Object.entries(widths)) {
         const context = await browser.newContext({
@@ -235,6 +331,7 @@ const main = async (): Promise<void> => {
         )
         for (const [name, { path, act }] of Object.entries(shots)) {
           if (wanted.length > 0 && !wanted.includes(name)) continue
+          await page.unrouteAll()
           await page.goto(slipway.url + path)
           await page.waitForTimeout(500)
           await act?.(page)

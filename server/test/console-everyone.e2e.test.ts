@@ -159,6 +159,7 @@ for (const [width, scheme] of [
     page.on('dialog', (dialog) => dialogs.push(dialog.message()))
     for (const path of pagesOf()) {
       await visit(page, path)
+      assert.equal(await page.locator('.nothing[role=alert]').count(), 0, `${path} cannot be shown`)
       await isUnharmed(page, path)
       await hasNoBarriers(page, path)
     }
@@ -340,7 +341,7 @@ test('everything from the first project to the delete is done by keyboard alone'
   const before = await stageOfServices(stages)
   await press(page, service, 'ArrowLeft')
   await until(async () => (await stageOfServices(stages)) !== before, { what: 'the service in another stage' })
-  assert.equal(await isFocused(service), true)
+  await until(() => isFocused(service), { what: 'the service, in its new stage, to have the focus' })
   await tab(page, 'Services')
   await press(page, page.getByRole('checkbox', { name: 'Choose shop' }), 'Space')
   await press(page, page.getByLabel('Chosen services').getByRole('button', { name: 'Delete' }))

@@ -30,9 +30,16 @@ export class Problem extends Error {
   }
 }
 
+/** The status of an error of the page itself; 0 is that of a server that cannot be reached. */
+const failed = -1
+
 /** Any error as one that can be shown. */
-export const toProblem = (error: unknown): Problem =>
-  error instanceof Problem ? error : new Problem(0, error instanceof TypeError ? {} : { message: String(error) })
+export const toProblem = (error: unknown): Problem => {
+  if (error instanceof Problem) return error
+  // A part of the page could not be fetched.
+  if (error instanceof TypeError && /fetch|import/i.test(error.message)) return new Problem(0, {})
+  return new Problem(failed, { message: `The page failed: ${String(error)}` })
+}
 
 const send = async (request: Request): Promise<Response> => {
   const key = readKey()

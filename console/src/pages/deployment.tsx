@@ -108,6 +108,11 @@ const stillServes = (rows: readonly Row[], row: Row, statuses: ReadonlyMap<strin
   )
 }
 
+/** Whether all of it failed and what ran before serves: then there is nothing to go back to. */
+const isServing: typeof stillServes = (rows, row, statuses) =>
+  row.stages.every(({ services }) => services.every(({ status }) => status.endsWith('ERROR'))) &&
+  stillServes(rows, row, statuses)
+
 export const Deployment = () => {
   const { environmentId, executionId } = useParams({ from: '/frame/e/$environmentId/deployments/$executionId' })
   const { service } = useSearch({ from: '/frame/e/$environmentId/deployments/$executionId' })
@@ -144,7 +149,9 @@ export const Deployment = () => {
                 <Button component={Link} to={`/e/${environmentId}/deployments`} variant="default">
                   All deployments
                 </Button>
-                {isFailed && may('deploy') ? <Button onClick={() => setBack(true)}>Roll back</Button> : null}
+                {isFailed && !isServing(rows, row, statuses) && may('deploy') ? (
+                  <Button onClick={() => setBack(true)}>Roll back</Button>
+                ) : null}
               </div>
             </div>
             {isFailed ? (

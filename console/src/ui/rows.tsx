@@ -25,7 +25,7 @@ export function Rows<Row extends { id: string }>({
   of,
   columns,
   empty,
-  label,
+  label = 'List',
 }: {
   of: Pick<UseQueryResult<Row[]>, 'data' | 'error' | 'refetch'>
   columns: readonly Column<Row>[]

@@ -1,4 +1,5 @@
-import type { ReactNode } from 'react'
+/** What is wider than its place and scrolls in it: by keyboard too, and only then a stop for Tab. */
+import { type ReactNode, useLayoutEffect, useRef, useState } from 'react'
 
 interface Props {
   /** What is in it. */
@@ -7,10 +8,24 @@ interface Props {
   children: ReactNode
 }
 
-/** What may be wider than the window scrolls by itself, by keyboard too. */
-export const Scroll = ({ label, isCard = false, children }: Props) => (
-  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
-  <section className={isCard ? 'card scroll' : 'scroll'} tabIndex={0} aria-label={label}>
-    {children}
-  </section>
-)
+export const Scroll = ({ label, isCard = false, children }: Props) => {
+  const place = useRef<HTMLElement>(null)
+  const [isWide, setWide] = useState(false)
+  useLayoutEffect(() => {
+    const box = place.current!
+    const observer = new ResizeObserver(() => setWide(box.scrollWidth > box.clientWidth))
+    observer.observe(box)
+    for (const each of box.children) observer.observe(each)
+    return () => observer.disconnect()
+  }, [])
+  return (
+    <section
+      ref={place}
+      className={isCard ? 'card scroll' : 'scroll'}
+      aria-label={label}
+      tabIndex={isWide ? 0 : undefined}
+    >
+      {children}
+    </section>
+  )
+}

@@ -212,7 +212,7 @@ interface RowProps {
 
 const VariableRow = memo(({ variable, place, mayDelete, open }: RowProps) => (
   <tr {...place}>
-    <td style={{ maxWidth: 340 }}>
+    <td style={{ minWidth: 150, maxWidth: 340 }}>
       <code className="wrap strong">{variable.key}</code>
     </td>
     <td>

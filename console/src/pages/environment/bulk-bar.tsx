@@ -38,7 +38,7 @@ export const BulkBar = (props: Props) => {
         {verbs.map((verb) => (
           <Button
             key={verb}
-            size="compact-md"
+            size="compact-sm"
             variant="default"
             color={verb === 'delete' ? 'red' : 'blue'}
             onClick={() => ask(verb)}
@@ -46,7 +46,7 @@ export const BulkBar = (props: Props) => {
             {wordsOf[verb].button}
           </Button>
         ))}
-        <Button size="compact-md" variant="subtle" onClick={onDone}>
+        <Button size="compact-sm" variant="subtle" onClick={onDone}>
           Choose none
         </Button>
       </span>

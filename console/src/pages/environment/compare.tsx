@@ -18,8 +18,8 @@ const factsOf = (part: Part): Record<string, string | undefined> => ({
   message: part.details.commit?.message.split('\n')[0],
   author: part.details.commit?.author_name,
   image: imageOf(part),
-  arguments: part.details.arguments?.join(' '),
-  entrypoint: part.details.entrypoint,
+  arguments: part.details.arguments?.join(' ') || undefined,
+  entrypoint: part.details.entrypoint || undefined,
   schedule: part.details.schedule === undefined ? undefined : JSON.stringify(part.details.schedule),
   result: wordOf(part.status),
   took: durationOf(part.total_duration),
@@ -28,8 +28,9 @@ const factsOf = (part: Part): Record<string, string | undefined> => ({
 const Changed = ({ older, newer }: { older: Part | undefined; newer: Part | undefined }) => {
   const { name } = (newer ?? older)!.identifier
   const [before, after] = [older, newer].map((part) => (part === undefined ? {} : factsOf(part)))
-  const fields = Object.keys({ ...before, ...after }).filter((field) => before?.[field] !== after?.[field])
   const only = older === undefined ? 'Only in the newer' : newer === undefined ? 'Only in the older' : null
+  const fields =
+    only === null ? Object.keys({ ...before, ...after }).filter((field) => before?.[field] !== after?.[field]) : []
   return (
     <section className="stack tight" style={{ padding: '10px 0', borderTop: '1px solid var(--line)' }}>
       <div className="row">

@@ -1,7 +1,7 @@
 /** The stages in which an environment is deployed: services are dragged between them, or moved by keyboard. */
 import { ActionIcon, Menu } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type DragEvent, type KeyboardEvent, useState } from 'react'
+import { type DragEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { FormDialog, NewButton } from '../../ui/dialog.tsx'
@@ -262,14 +262,20 @@ export const Stages = ({ environmentId }: { environmentId: string }) => {
   const { data: services = [] } = useQuery(read.services(environmentId))
   const [opened, open] = useState<Opened>(null)
   const [said, say] = useState('')
+  const moved = useRef<string | null>(null)
+  // What was moved keeps the focus, in its new place.
+  useEffect(() => {
+    if (moved.current === null || stages.data === undefined) return
+    document.querySelector<HTMLElement>(`[data-service="${moved.current}"]`)?.focus()
+    moved.current = null
+  }, [stages.data])
   const moving = useMutation({
     mutationFn: send,
     async onSuccess({ results }, { said: words, id }) {
-      queries.setQueryData(['stages', environmentId], results)
       void queries.invalidateQueries({ queryKey: ['live', environmentId] })
       say(words)
-      // What was moved keeps the focus, in its new place.
-      requestAnimationFrame(() => document.querySelector<HTMLElement>(`[data-service="${id}"]`)?.focus())
+      moved.current = id
+      queries.setQueryData(['stages', environmentId], results)
     },
     onError: tellProblem,
   })

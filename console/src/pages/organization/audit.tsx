@@ -99,7 +99,10 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
           <span className="strong wrap">{event.target_name}</span>
         </td>
         <td className="optional dim wrap">{[project, environment].filter(Boolean).join(' / ')}</td>
-        <td className="optional dim wrap">{`${event.triggered_by}, ${lower(event.origin)}`}</td>
+        <td
+          className="optional dim wrap"
+          style={{ minWidth: 150 }}
+        >{`${event.triggered_by}, ${lower(event.origin)}`}</td>
         <td className="tight">
           {event.change === '' ? null : (
             <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>

@@ -42,7 +42,7 @@ const registrations: Record<Engine, { title: string; fields: readonly FieldSpec[
 }
 
 const register = async (organizationId: string, body: Record<string, unknown>): Promise<void> => {
-  const { name, region, ...login } = body
+  const { name, region, container_registry_id: registryId, ...login } = body
   const id = await makeCredentials(organizationId, 'onPremise', { name, ...login })
   try {
     await answerOf(
@@ -54,6 +54,7 @@ const register = async (organizationId: string, body: Record<string, unknown>): 
           cloud_provider: 'ON_PREMISE',
           kubernetes: 'SELF_MANAGED',
           cloud_provider_credentials: { credentials: { id } },
+          ...(registryId === undefined ? {} : { container_registry_id: registryId }),
         } as never,
       }),
     )
@@ -79,6 +80,11 @@ const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | u
   </>
 )
 
+/** A cluster that answers is ready, in the words of people. */
+const ClusterState = ({ state }: { state: string }) => (
+  <StateMark state={state} {...(state === 'DEPLOYED' ? { word: 'Ready' } : {})} />
+)
+
 export const Clusters = ({ organizationId }: Props) => {
   const may = useMay()
   const navigate = useNavigate()
@@ -90,6 +96,16 @@ export const Clusters = ({ organizationId }: Props) => {
   const statuses = useOrganizationList('cluster statuses', organizationId, () =>
     answerOf(client.GET('/organization/{organizationId}/cluster/status', pathOf(organizationId))),
   )
+  const registries = useOrganizationList('containerRegistry', organizationId, () =>
+    answerOf(client.GET('/organization/{organizationId}/containerRegistry', pathOf(organizationId))),
+  )
+  const registryField: FieldSpec = {
+    at: '/container_registry_id',
+    label: 'Registry for what is built here',
+    kind: 'choice',
+    hint: 'Its machines pull from it what this server builds; the login must be allowed to write.',
+    options: (registries.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
+  }
   const statusOf = new Map((statuses.data ?? []).map((each) => [each.cluster_id, each]))
   const found = clusters.data?.find(({ id }) => id === opened)
   const open = (cluster: string | undefined): void => void navigate({ to: '.', search: { cluster }, replace: true })
@@ -113,7 +129,7 @@ export const Clusters = ({ organizationId }: Props) => {
           {
             title: 'State',
             isTight: true,
-            show: ({ id, status }) => <StateMark state={statusOf.get(id)?.status ?? status} />,
+            show: ({ id, status }) => <ClusterState state={statusOf.get(id)?.status ?? status} />,
           },
           { title: 'Kind', isTight: true, isOptional: true, show: kindOf },
           { title: 'CPU', isTight: true, isOptional: true, show: ({ cpu }) => coresOf(cpu) },
@@ -158,7 +174,9 @@ export const Clusters = ({ organizationId }: Props) => {
         <RecordForm
           title={registrations[asked].title}
           button="Register"
-          fields={registrations[asked].fields}
+          fields={
+            asked === 'docker' ? registrations.docker.fields : [...registrations.kubernetes.fields, registryField]
+          }
           changed={['clusters', 'cluster statuses', 'cluster credentials']}
           onClose={() => ask(null)}
           save={async (body) => {
@@ -168,7 +186,8 @@ export const Clusters = ({ organizationId }: Props) => {
         >
           {asked === 'kubernetes' ? (
             <p className="dim small">
-              This server shows such a cluster with its machines, and does not deploy to it yet.
+              Its account needs rights in every namespace; what is missing is named before anything is stored. It also
+              needs an ingress controller for host names.
             </p>
           ) : null}
         </RecordForm>

@@ -1,5 +1,5 @@
 /** What each role allows, and the matrix of those that the organization has made. */
-import { Checkbox, Select, TextInput } from '@mantine/core'
+import { Button, Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
@@ -228,10 +228,10 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
         <h2 className="wrap">{role.name}</h2>
         <span className="dim wrap grow">{role.description}</span>
         {may('members') ? (
-          <span className="row">
-            <button type="button" className="plain link" onClick={onEdit}>
-              Edit<span className="hidden-text"> {role.name}</span>
-            </button>
+          <span className="row push">
+            <Button size="compact-sm" variant="default" aria-label={`Edit ${role.name}`.slice(0, 200)} onClick={onEdit}>
+              Edit
+            </Button>
             <Remove
               name={role.name}
               what="Delete"
