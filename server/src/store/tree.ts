@@ -108,14 +108,6 @@ export interface Audit {
 const auditInsert = `insert into event (id, organization_id, event_type, target_type, sub_target_type, target_id,
   target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id, actor_type, actor_id)`
 
-/**
- * Part of every audit row: whoever follows the organization hears of the change at its commit, on whichever server. A
- * notice has ids and words only.
- */
-const tellChange = `returning pg_notify('slipway_change', json_build_object('organization_id', organization_id,
-  'kind', target_type, 'part', sub_target_type, 'verb', event_type, 'id', target_id, 'project_id', project_id,
-  'environment_id', environment_id)::text)`
-
 const auditValues = (audit: Audit): unknown[] => [
   audit.eventId,
   audit.eventType,
@@ -136,7 +128,7 @@ const auditValues = (audit: Audit): unknown[] => [
 const auditSql = (first: number): string => {
   const $ = (offset: number): string => `$${first + offset}`
   return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
-    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid from n ${tellChange}`
+    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid from n`
 }
 
 export interface NewNode {
@@ -217,8 +209,10 @@ export const writeAudit = async (
   target: { id: string | null; name: string | null },
   audit: Omit<Audit, 'eventType'> & { eventType: string },
 ): Promise<void> => {
-  await db.query(
-    `${auditInsert} values ($1, $14, $2, $3, $4, $15, $16, $5, $6, $7, $8, $9, $10, $11, $12, $13) ${tellChange}`,
-    [...auditValues(audit as Audit), organizationId, target.id, target.name],
-  )
+  await db.query(`${auditInsert} values ($1, $14, $2, $3, $4, $15, $16, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, [
+    ...auditValues(audit as Audit),
+    organizationId,
+    target.id,
+    target.name,
+  ])
 }

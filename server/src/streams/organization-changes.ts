@@ -1,7 +1,8 @@
 /**
  * What changes in an organization, as it is committed, on whichever server: what kind of thing, its id, and what was
- * done; never its content, which a reader asks the API for. Each reader hears only of what it may see. One LISTEN and
- * one read of places serve all readers of a process.
+ * done; never its content, which a reader asks the API for. Each reader hears only of what it may see. Changes are read
+ * from the audit log while somebody follows, four times a second, so that a write costs nothing more (decision 61); one
+ * read serves all readers of a process.
  *
  * Nothing is kept for readers that are away: the first frame of a stream, and any after which notices may have been
  * lost, says `refetch`. A reader that takes its frames too slowly is ended, and begins again with `refetch`.
@@ -24,6 +25,7 @@ export interface Change {
 }
 
 interface Notice extends Change {
+  event_id: string
   organization_id: string
 }
 
@@ -45,9 +47,9 @@ interface Follower {
   busy: boolean
 }
 
-/** Notices that come together are told together. */
-const restMs = 50
-const sweepMs = 60_000
+const periodMs = 250
+/** A row is read when it is committed: as long after it was written as its transaction may take. */
+const overlapSeconds = 10
 /** Different changes that wait for one reader, or for the database to say where they are. */
 const mostWaiting = 1000
 
@@ -103,6 +105,12 @@ const locationsSql = `select n.id, n.organization_id as "organizationId",
   from node n left join node e on e.id = n.parent_id and e.kind = 'environment'
   where n.id = any($1) and (n.kind in ('project', 'environment') or e.id is not null)`
 
+/** Changes of these organizations since $2 that are not in $3. */
+const noticesSql = `select id as event_id, organization_id, target_type as kind, sub_target_type as part,
+    event_type as verb, target_id as id, project_id, environment_id
+  from event where organization_id = any($1) and created_at > $2::timestamptz - interval '${overlapSeconds} s'
+    and id <> all($3) order by created_at limit ${mostWaiting + 1}`
+
 const tell = async (follower: Follower): Promise<void> => {
   const { sink, waiting } = follower
   if (follower.busy) return
@@ -122,16 +130,37 @@ interface Hub {
 
 type HubParts = Pick<Parts, 'clock' | 'database' | 'log' | 'streams' | 'work'>
 
+/** Reads what was committed in these organizations since it read last, each row once. */
+const createReading = (database: HubParts['database']) => {
+  /** Rows that were read, by id, each with the reading in which it was. */
+  const known = new Map<string, number>()
+  let since: string | undefined
+  let readings = 0
+  return async (organizationIds: string[]): Promise<Notice[]> => {
+    const [clock] = await database.query<{ now: string }>('select clock_timestamp()::text as now')
+    const { now } = clock!
+    const found = await database.query<Notice>(noticesSql, [organizationIds, since ?? now, [...known.keys()]])
+    since = now
+    readings += 1
+    for (const { event_id: id } of found) known.set(id, readings)
+    const outOfReach = readings - (2 * overlapSeconds * 1000) / periodMs
+    for (const [id, reading] of known) {
+      if (reading >= outOfReach) break
+      known.delete(id)
+    }
+    return found
+  }
+}
+
 const createHub = (parts: HubParts, over: () => void): Hub => {
   const { database, log, streams } = parts
   const followers = new Map<string, Set<Follower>>()
-  let notices = new Map<string, Notice>()
   let statuses = new Set<string>()
+  const readNotices = createReading(database)
   let isOver = false
 
   const all = (): Follower[] => [...followers.values()].flatMap((each) => [...each])
   const refetchAll = (): void => {
-    notices.clear()
     statuses.clear()
     for (const follower of all()) {
       follower.refetch = true
@@ -139,27 +168,13 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
       void tell(follower)
     }
   }
-  const noted = (): void => {
-    if (notices.size + statuses.size > mostWaiting) refetchAll()
-    else loop.wake(restMs)
-  }
-  const hear = (payload: string): void => {
-    if (payload === '') {
-      refetchAll()
-      return
-    }
-    const notice = JSON.parse(payload) as Notice
-    if (!followers.has(notice.organization_id)) return
-    notices.set(keyOf(notice), notice)
-    noted()
-  }
   const hearStatus = (environmentId: string): void => {
     if (environmentId === '') {
       refetchAll()
       return
     }
     statuses.add(environmentId)
-    noted()
+    if (statuses.size > mostWaiting) refetchAll()
   }
   const leave = (organizationId: string, follower: Follower): void => {
     const mine = followers.get(organizationId)
@@ -167,7 +182,7 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
     followers.delete(organizationId)
     if (followers.size === 0) close()
   }
-  const pass = ({ organization_id: organizationId, ...change }: Notice, locations: Locations) => {
+  const pass = ({ organization_id: organizationId, event_id: _, ...change }: Notice, locations: Locations) => {
     for (const follower of followers.get(organizationId) ?? []) {
       const shown = shownTo(follower.principal, change, locations)
       if (shown === null) continue
@@ -179,10 +194,12 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
     }
   }
   const passAll = async (): Promise<void> => {
-    if (notices.size + statuses.size === 0) return
+    const notices = await readNotices([...followers.keys()])
+    if (notices.length > mostWaiting) return refetchAll()
+    if (notices.length + statuses.size === 0) return
+    const found = new Map(notices.map((notice) => [`${notice.organization_id} ${keyOf(notice)}`, notice]))
     // What comes meanwhile waits for the next turn.
-    const [found, changed] = [notices, statuses]
-    notices = new Map()
+    const changed = statuses
     statuses = new Set()
     const ids = new Set([...changed, ...[...found.values()].flatMap((each) => anchorOf(each) ?? [])])
     const rows = await database.query<Located>(locationsSql, [[...ids]]).catch((error: unknown) => {
@@ -195,27 +212,24 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
       const at = locations.get(id)
       if (at === undefined) continue
       const status = { kind: 'ENVIRONMENT', part: 'STATUS', verb: 'UPDATE', id, environment_id: id }
-      pass({ ...status, organization_id: at.organizationId, project_id: at.projectId }, locations)
+      pass({ ...status, event_id: '', organization_id: at.organizationId, project_id: at.projectId }, locations)
     }
   }
   const loop = createLoop(parts, {
     name: 'changes of organizations',
-    periodMs: sweepMs,
-    waits: true,
+    periodMs,
     backoff: { firstMs: 1000, longestMs: 1000 },
     failed: 'changes of organizations could not be told; retrying',
     run: passAll,
   })
-  const endings = Promise.all([database.listen('slipway_change', hear), streams.changes.subscribe(null, hearStatus)])
+  const ending = streams.changes.subscribe(null, hearStatus)
   const close = (): void => {
     if (isOver) return
     isOver = true
     over()
     void loop.stop()
-    endings.then(
-      (all) => {
-        for (const end of all) end()
-      },
+    ending.then(
+      (end) => end(),
       () => {},
     )
   }
@@ -226,7 +240,7 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
       const mine = followers.get(organizationId) ?? new Set()
       followers.set(organizationId, mine.add(follower))
       sink.gone.addEventListener('abort', () => leave(organizationId, follower))
-      endings.then(
+      ending.then(
         () => {
           follower.refetch = true
           return tell(follower)
