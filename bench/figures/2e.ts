@@ -2,7 +2,7 @@ import type { Bench } from '../bench.ts'
 import type { Figure } from '../figure.ts'
 import { rawDeploy } from '../floors/raw.ts'
 import { timed } from '../measure.ts'
-import { makeApplication, untilRouted, untilState } from '../ours-deploy.ts'
+import { makeApplication, untilAll, untilRouted } from '../ours-deploy.ts'
 
 const count = 20
 
@@ -37,11 +37,11 @@ export const figure: Figure<Bench> = {
       async measure() {
         const ms = await timed(async () => {
           await ours.call('POST', `/environment/${environment}/deploy`)
-          await Promise.all(ids.map((id) => untilState(ours, id, ['DEPLOYED'])))
+          await untilAll(ours, environment, 'DEPLOYED')
           await Promise.all(ids.map((id) => untilRouted(ours, id)))
         })
         await ours.call('POST', `/environment/${environment}/stop`)
-        await Promise.all(ids.map((id) => untilState(ours, id, ['STOPPED'])))
+        await untilAll(ours, environment, 'STOPPED')
         return { ms }
       },
     }

@@ -13,7 +13,7 @@ import { freePort } from '../free-port.ts'
 import { cpuMicros, residentMb } from '../measure.ts'
 
 const clients = 32
-const requests = 20_000
+const requests = 100_000
 const waiting = 1000
 const host = 'bench.localhost'
 const cores = availableParallelism()

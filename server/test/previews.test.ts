@@ -15,7 +15,7 @@ import { type ApiName, apiNames, type OpenRequest, startGitHostApi } from './sup
 import { requestDelivery } from './support/peers/git-hosts.ts'
 import { until } from './support/until.ts'
 
-const settings = { limits: { ...usualLimits, previews: 2 } }
+const settings = { limits: { ...usualLimits, previews: 5 } }
 let own: { stop(): Promise<void> } = { stop: async () => {} }
 // Before the database that it uses is closed.
 after(() => own.stop())
@@ -182,21 +182,21 @@ test('a pull request that a host tells of gets an environment of its own, that f
 
 test('one more than a project may have waits with the reason, and goes on when a place is free', async () => {
   const scene = await newScene()
-  const requests = [1, 2, 3].map((number) => ({ number: 200 + number, branch: `many-${number}` }))
+  const requests = [1, 2, 3, 4, 5, 6].map((number) => ({ number: 200 + number, branch: `many-${number}` }))
   await open(scene, ...requests)
   const states = async () => (await previewsOf(scene)).map(({ state }) => state).toSorted()
-  await until(async () => (await states()).join() === 'ACTIVE,ACTIVE,WAITING', {
-    what: 'two of three',
+  await until(async () => (await states()).join() === 'ACTIVE,ACTIVE,ACTIVE,ACTIVE,ACTIVE,WAITING', {
+    what: 'five of six',
     timeoutMs: 60_000,
   })
   const waiting = await until(
     async () => (await previewsOf(scene)).find(({ state, reason }) => state === 'WAITING' && reason !== null) ?? null,
     { what: 'the reason' },
   )
-  assert.match(waiting.reason, /^The limit is 2 previews of pull requests in a project.*SLIPWAY_LIMIT_PREVIEWS\.$/)
+  assert.match(waiting.reason, /^The limit is 5 previews of pull requests in a project.*SLIPWAY_LIMIT_PREVIEWS\.$/)
   const { number } = waiting.pull_request
   await commentOn(number, /waits/)
-  assert.equal((await environmentsOf(scene)).length, 3)
+  assert.equal((await environmentsOf(scene)).length, 6)
   const closed = requests.find((each) => each.number !== number)!
   await open(scene, ...requests.filter((each) => each !== closed))
   await became(scene, number, 'ACTIVE')

@@ -34,7 +34,7 @@ const maxBytes = 5 << 20
 const reading = { places: 24, each: 8, most: 64 }
 /** The others wait for so long: git hosts send again what was not answered, and the poll finds it. */
 const patienceMs = 5000
-/** Genuine deliveries of one webhook, and lines about others, a minute. */
+/** Genuine deliveries of one webhook, and lines about what is limited, a minute. */
 const perMinute = 600
 const linesPerMinute = 60
 const hourMs = 3_600_000
@@ -46,13 +46,23 @@ declare module 'fastify' {
   }
 }
 
-/** Lines about deliveries without effect: so many a minute and webhook; the next one says how many were left out. */
+interface Refusal {
+  gitWebhook: string
+  organizationId?: string
+  reason: string
+  address: string
+}
+
+/**
+ * A line for each delivery that was judged and had no effect; of others (`limited`) so many a minute and webhook. The
+ * next line says how many were left out.
+ */
 const createRefusals = ({ log, clock }: Parts) => {
   const lines = createLimiter(linesPerMinute, clock)
   const leftOut = new Map<string, number>()
-  return (about: { gitWebhook: string; organizationId?: string; reason: string; address: string }): void => {
+  return (about: Refusal, limited: boolean): void => {
     const { gitWebhook } = about
-    if (!lines.take(gitWebhook).admitted) {
+    if (limited && !lines.take(gitWebhook).admitted) {
       if (leftOut.size > 10_000) leftOut.clear()
       leftOut.set(gitWebhook, (leftOut.get(gitWebhook) ?? 0) + 1)
       return
@@ -76,16 +86,14 @@ interface Desk {
 const refuse = ({ failed, refused }: Desk, request: FastifyRequest, reason: string, error: ApiError): never => {
   const { id } = request.params as { id: string }
   const webhook = request.gitWebhook
-  // Whoever guesses ids gets no line for each of them.
-  refused({
-    gitWebhook: webhook === null ? 'unknown' : id,
-    ...(webhook === null ? {} : { organizationId: webhook.organizationId }),
-    reason,
-    address: request.ip,
-  })
-  if (error.status !== 401 && error.status !== 404) throw error
-  const allowance = failed.take(request.ip)
-  throw allowance.admitted ? error : tooManyRequests(allowance)
+  const isFailure = error.status === 401 || error.status === 404
+  const allowance = isFailure ? failed.take(request.ip) : null
+  const answer = allowance === null || allowance.admitted ? error : tooManyRequests(allowance)
+  const about = { reason, address: request.ip }
+  // Whoever guesses ids, or is told to wait, gets no line for each attempt.
+  if (webhook === null) refused({ gitWebhook: 'unknown', ...about }, true)
+  else refused({ gitWebhook: id, organizationId: webhook.organizationId, ...about }, answer.status === 429)
+  throw answer
 }
 
 const unsigned = (): ApiError =>

@@ -116,19 +116,25 @@ test('twenty switches under load: no request fails, and none reaches a target th
   assert.equal(late, 0)
 })
 
-test('a drain waits for the requests of every process, and says how many are left', async (t) => {
-  const { target, waiting } = await serveSlowly(t)
-  const { router, port, pids } = await open(t)
-  await router.setService('a', [route([target])])
+/** A slow request through each process, in their order. */
+const beginInEach = async (pids: number[], port: number, waiting: unknown[]) => {
   const slow = []
   for (const [at, pid] of pids.entries())
     slow.push(
       await through(pids, pid, async () => {
-        const slow = await begin(port, '/slow')
+        const begun = await begin(port, '/slow')
         await until(() => waiting.length === at + 1)
-        return slow
+        return begun
       }),
     )
+  return slow
+}
+
+test('a drain waits for the requests of every process, and says how many are left', async (t) => {
+  const { target, waiting } = await serveSlowly(t)
+  const { router, port, pids } = await open(t)
+  await router.setService('a', [route([target])])
+  const slow = await beginInEach(pids, port, waiting)
   await router.setService('a', [])
   assert.equal((await router.counts()).inFlight, 3)
   assert.deepEqual(await router.drain([target], 1, AbortSignal.timeout(10_000)), { remaining: 3 })
@@ -149,15 +155,7 @@ test('one that is killed loses its own connections only; another one takes its p
   const { target, waiting } = await serveSlowly(t)
   const { router, port, pids } = await open(t)
   await router.setService('a', [route([target])])
-  const slow = []
-  for (const [at, pid] of pids.entries())
-    slow.push(
-      await through(pids, pid, async () => {
-        const slow = await begin(port, '/slow')
-        await until(() => waiting.length === at + 1)
-        return slow
-      }),
-    )
+  const slow = await beginInEach(pids, port, waiting)
   process.kill(pids[1]!, 'SIGKILL')
   const later = await Promise.all(Array.from({ length: 50 }, () => ask(port)))
   assert.deepEqual(new Set(later.map(({ status }) => status)), new Set([200]))
