@@ -137,6 +137,20 @@ test('every answer tells the rate limit, also where the address cannot be read o
     }
 })
 
+test('a method that no operation has is refused with those there are, whatever it carries', async () => {
+  for (const method of ['QUERY', 'PROPFIND', 'REPORT', 'TRACE', 'M-SEARCH'])
+    for (const [more, body] of [
+      [[], ''],
+      [['content-type: text/xml', 'content-length: 2'], '{}'],
+    ] as const) {
+      const asWhom = async (headers: string[]): Promise<string> =>
+        ask([`${method} /organization HTTP/1.1`, 'host: x', 'connection: close', ...headers, '', body].join('\r\n'))
+      const answer = await asWhom([`authorization: ${token}`, ...more])
+      assert.match(answer, /^HTTP\/1\.1 405 [^]*\r\nallow: [A-Z, ]*POST/i, method)
+      assert.match(await asWhom([...more]), /^HTTP\/1\.1 401 /, method)
+    }
+})
+
 test('unreadable addresses are counted like any other request', async () => {
   const limited = await startApi({ idle: true, settings: { rateLimit: 3, failedLoginLimit: 2 } })
   const ask = (headers: Record<string, string>): Promise<number> =>

@@ -301,14 +301,17 @@ const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConso
   app.setErrorHandler((error, request, reply) =>
     sendError(request, reply, toApiError(error, gate.parts.log, request.id)),
   )
-  app.setNotFoundHandler(async (request, reply) => {
+  const answerUnknown = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const allow = table.methodsOf(request.url)
     if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
     if (allow === null && webConsole.answer(request, reply)) return reply
     await authenticate(gate, request, reply)
     if (allow !== null) throw methodNotAllowed(allow)
     throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
-  })
+  }
+  app.setNotFoundHandler(answerUnknown)
+  // Methods without any operation, whose bodies nobody reads: what the framework demands of them is not looked at.
+  app.addHook('onRequest', async (request, reply) => (request.is404 ? answerUnknown(request, reply) : undefined))
 }
 
 const addParser = (app: FastifyInstance): void => {
