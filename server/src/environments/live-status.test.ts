@@ -84,6 +84,15 @@ test('a deployment is seen through events and websockets, in order, and the last
   for (const stream of streams) stream.close()
 })
 
+test('an argument that is given twice names nothing', async () => {
+  const { environmentId, projectId } = await newService()
+  const all = [`environment=${environmentId}`, `project=${projectId}`]
+  for (const twice of all) {
+    const answer = await call('GET', `/deployment/status?${[...all, twice].join('&')}`)
+    assert.ok([400, 404].includes(answer.status), `${twice}: ${answer.status}`)
+  }
+})
+
 test('who reconnects with the id of what it has gets nothing until something changes', async () => {
   const { environmentId, applicationId } = await newService()
   const address = `${url}/environment/${environmentId}/statuses/stream`

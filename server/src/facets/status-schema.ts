@@ -200,7 +200,7 @@ export const EnvironmentStatusesWithStages = Type.Object(
         stage: Type.Object({
           id: Uuid(),
           name: Text(),
-          description: Text(),
+          description: Text(2048),
           status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
           steps: Maybe(Open()),
         }),

@@ -39,9 +39,15 @@ export type Admitted = Found
 
 const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
 
+/** What is given twice names nothing: the query is refused for it once its form is checked. */
+const queryParams = ({ query }: FastifyRequest): Record<string, string> => {
+  const once = Object.entries(query as Record<string, unknown>).filter(([, value]) => typeof value === 'string')
+  return Object.fromEntries(once) as Record<string, string>
+}
+
 /** 404 for what does not exist or is not the caller's, 403 if scope or role do not allow it. */
 export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
-  const named = operation.owner.inQuery === true ? (request.query as Record<string, string>) : pathParams(request)
+  const named = operation.owner.inQuery === true ? queryParams(request) : pathParams(request)
   const isConditional = request.headers['if-none-match'] !== undefined && !isSelective(principal)
   const owner = (isConditional ? operation.versionOwner : undefined) ?? operation.owner
   const found = await findRow(parts.database, operation, owner, named, principal)
