@@ -146,7 +146,7 @@ test('a method that no operation has is refused with those there are, whatever i
       const asWhom = async (headers: string[]): Promise<string> =>
         ask([`${method} /organization HTTP/1.1`, 'host: x', 'connection: close', ...headers, '', body].join('\r\n'))
       const answer = await asWhom([`authorization: ${token}`, ...more])
-      assert.match(answer, /^HTTP\/1\.1 405 [^]*\r\nallow: [A-Z, ]*POST/i, method)
+      assert.match(answer, /^HTTP\/1\.1 405 .*\r\nallow: [A-Z, ]*POST/is, method)
       assert.match(await asWhom([...more]), /^HTTP\/1\.1 401 /, method)
     }
 })
