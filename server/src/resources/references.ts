@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operations/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/operations/schema.ts'
-import { kinds, kindsWith, ownKinds, typeOf } from '../kinds.ts'
+import { allKinds, kinds, kindsWith, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 
@@ -35,7 +35,7 @@ const hasSchedule = kindsWith(({ schedule }) => schedule)
 const typeSql = `case when u.kind = any('{${hasSchedule}}') then ${jobType} else upper(u.kind) end`
 const placeSql = `'project_id', p.id, 'project_name', p.name, 'environment_id', e.id, 'environment_name', e.name`
 
-const serviceTypes = ownKinds.flatMap((kind) => (kinds[kind].schedule ? ['CRON', 'LIFECYCLE'] : [typeOf(kind)]))
+const serviceTypes = allKinds.flatMap((kind) => (kinds[kind].schedule ? ['CRON', 'LIFECYCLE'] : [typeOf(kind)]))
 
 /** Two forms of the same list: services only, and everything that can have a group of labels. */
 const forms = {
