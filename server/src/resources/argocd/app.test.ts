@@ -38,9 +38,3 @@ test('an Argo CD app is created, read, listed beside the other services, changed
     ],
   )
 })
-
-test('a deployment is refused in one sentence that says who deploys it', async () => {
-  const { environmentId } = await newPlace(api)
-  const { id } = await sent('POST', `/environment/${environmentId}/argocdApp`, { name: 'shop' }, 201)
-  assert.match((await sent('POST', `/argocdApp/${id}/deploy`, {}, 400)).message, /Argo CD of a Kubernetes cluster/)
-})
