@@ -143,6 +143,10 @@ test('an app is an Application at a commit that is waited for, changed, rolled b
   assert.deepEqual(named(app, 'Application')!.spec.syncPolicy.automated, { prune: true, selfHeal: true })
   const history = await must('GET', `${path}/deploymentHistoryV2`)
   assert.equal(history.results.length, 5)
+  const older = async (query = ''): Promise<string[]> =>
+    (await must('GET', `${path}/deploymentHistory${query}`)).results.map((each: Json) => each.id)
+  const all = await older()
+  assert.deepEqual(await older(`?startId=${all[0]}`), all.slice(1))
 
   await must('DELETE', path)
   await until(async () => (await call('GET', path)).status === 404, { what: 'the end of the app' })
