@@ -20,6 +20,7 @@ import { environmentNow } from '../release/variables-now.ts'
 import {
   aliasesOf,
   desiredOf,
+  type EffectiveVariables,
   fingerprint,
   freezeWorkload,
   type SealedContent,
@@ -84,11 +85,15 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         workload: frozen,
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
-      { ...variables, chart, app },
+      { ...variables, secretValues: secretsOf(variables, app), chart, app },
     ),
   )
   await start(run, release, task)
 }
+
+/** What is masked in all that is said of a release. */
+const secretsOf = ({ secretValues }: EffectiveVariables, app: SealedContent['app']): string[] =>
+  app?.login ? [...secretValues, app.login.password] : secretValues
 
 type ReadVariables = Parameters<typeof makeChart>[2]
 

@@ -12,7 +12,7 @@ import type { Desired, Rollout, Running, Runtime, ServiceKey, Workload } from '.
 import { untilGone } from '../follow.ts'
 import { createStandstill } from '../helm/standstill.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
-import type { Objects } from '../objects.ts'
+import { asDeploymentError, type Objects } from '../objects.ts'
 import { unwatched } from '../unwatched.ts'
 import { createAppFollower } from './follow-app.ts'
 import { type AppWorkload, appNameOf, describeApp, kindsOfApps, roles } from './manifests.ts'
@@ -38,6 +38,11 @@ export interface AppsParts {
 
 const minute = 60_000
 
+const endWords = {
+  stopped: 'Turning the automatic synchronization off, and scaling what the app has made to nothing.',
+  absent: 'Waiting for Argo CD to remove what the app has made: its application controller has to be running.',
+}
+
 const keyOf = ({ environmentId, serviceId }: ServiceKey): ServiceKey => ({ environmentId, serviceId })
 const isApp = (workload: Workload): workload is AppWorkload => workload.app !== undefined
 
@@ -55,16 +60,19 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
       .map(({ kind, name }) => ({ apiVersion: '', kind, metadata: { name } }))
   })
 
+  const change = async ({ serviceId }: ServiceKey, patch: object, signal: AbortSignal): Promise<void> => {
+    await api.merge(pathOfApp(serviceId), patch, { signal }).catch((error: unknown) => {
+      signal.throwIfAborted()
+      throw asDeploymentError(error, 'the Argo CD application of the service')
+    })
+  }
+
   /** One that hangs would keep every later one from beginning. */
   const endOther = async (service: ServiceKey, revision: string, signal: AbortSignal): Promise<Application | null> => {
     const app = await find(service, signal)
     if (app === null || !isInTheWay(app, revision)) return app
     if (app.status?.operationState?.phase === 'Running')
-      await api.merge(
-        pathOfApp(service.serviceId),
-        { status: { operationState: { phase: 'Terminating' } } },
-        { signal },
-      )
+      await change(service, { status: { operationState: { phase: 'Terminating' } } }, signal)
     // One that no controller has taken up yet is simply replaced.
     else return app
     return untilApp(service, (seen) => (seen !== null && isInTheWay(seen, revision) ? null : { seen }), signal).then(
@@ -111,7 +119,7 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
       spec: { syncPolicy: { automated: null } },
       operation: null,
     }
-    await api.merge(pathOfApp(service.serviceId), patch, { signal })
+    await change(service, patch, signal)
     await takeDown(service, signal)
   }
 
@@ -162,10 +170,12 @@ export const withApps = (runtime: Runtime, parts: AppsParts): Runtime => {
     rollout: Rollout | null,
     signal: AbortSignal,
   ) => {
-    if ((await work.find(service, signal)) !== null || desired.state === 'absent') {
+    const isThere = (await work.find(service, signal)) !== null
+    if (isThere || desired.state === 'absent') {
       const steps = rollout ?? unwatched(signal)
       await steps.step('retire', 10 * minute, async (own) => {
         const either = AbortSignal.any([own, signal])
+        if (isThere) steps.report('retire', endWords[desired.state])
         if (desired.state === 'absent') await work.remove(service, either)
         else await work.stop(service, either)
       })
