@@ -139,7 +139,7 @@ export const mainTask = 'main'
 /** What a kind of resource gives the engine, made from its configuration. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
-  /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
+  /** One sentence that says what a configuration lacks to be deployed; null if nothing. */
   refusal?(spec: Kept): string | null
   source(spec: Kept): Source
   /** What stays up, and what each task may use; of services that run tasks alone it has 0 instances. */

@@ -25,11 +25,14 @@ const followApps = async (
   const known = new Map<string, string>()
   const see = (app: Application, isGone = false): void => {
     const { serviceId, revision, id: instanceId, told } = toInstance(app)
-    const now = isGone ? 'gone' : JSON.stringify([revision, told])
+    if (isGone) {
+      known.delete(instanceId)
+      return tell({ serviceId, revision, instanceId, kind: 'removed' })
+    }
+    const now = JSON.stringify([revision, told])
     if (known.get(instanceId) === now) return
     known.set(instanceId, now)
-    const kind = isGone ? 'removed' : told?.state === 'RUNNING' ? 'ready' : 'unready'
-    tell({ serviceId, revision, instanceId, kind })
+    tell({ serviceId, revision, instanceId, kind: told?.state === 'RUNNING' ? 'ready' : 'unready' })
   }
   const onChange = (change: Change<Application>): void => {
     if (change.type === 'ALL') for (const app of change.items) see(app)
