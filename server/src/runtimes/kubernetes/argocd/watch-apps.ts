@@ -25,14 +25,12 @@ const followApps = async (
   const known = new Map<string, string>()
   const see = (app: Application, isGone = false): void => {
     const { serviceId, revision, id: instanceId, told } = toInstance(app)
-    if (isGone) {
-      known.delete(instanceId)
-      return tell({ serviceId, revision, instanceId, kind: 'removed' })
-    }
     const now = JSON.stringify([revision, told])
-    if (known.get(instanceId) === now) return
-    known.set(instanceId, now)
-    tell({ serviceId, revision, instanceId, kind: told?.state === 'RUNNING' ? 'ready' : 'unready' })
+    if (isGone) known.delete(instanceId)
+    else if (known.get(instanceId) === now) return
+    else known.set(instanceId, now)
+    const kind = told?.state === 'RUNNING' ? 'ready' : 'unready'
+    tell({ serviceId, revision, instanceId, kind: isGone ? 'removed' : kind })
   }
   const onChange = (change: Change<Application>): void => {
     if (change.type === 'ALL') for (const app of change.items) see(app)
