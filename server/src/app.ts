@@ -227,8 +227,15 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const registryLogins = (organizationId: string, host: string) =>
     readRegistryLogins(database, sealer, organizationId, host)
   const helm = createHelmTool(() => findTool('helm', settings.tools), join(settings.dataDir, 'helm'))
-  const { runAs, ingressClass: className, certIssuer: issuer, ingressTls: hasCertificate } = settings.kubernetes
-  const services = { ownerId, outbound, registryLogins, helm, runAs, ingress: { className, issuer, hasCertificate } }
+  const {
+    runAs,
+    ingressClass: className,
+    certIssuer: issuer,
+    ingressTls: hasCertificate,
+    argoNamespace,
+  } = settings.kubernetes
+  const ingress = { className, issuer, hasCertificate }
+  const services = { ownerId, outbound, registryLogins, helm, runAs, ingress, argoNamespace }
   const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const pushes = {
     push: createImagePush({ outbound, clock: systemClock }),

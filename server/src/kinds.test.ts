@@ -33,7 +33,7 @@ test('the file of a kind does what its row says', () => {
     const { runs, schedule } = kinds[kind as Kind]
     assert.equal(definition.kind, kind)
     if (runs === 'tasks') assert.ok(deployable.tasks !== undefined, kind)
-    if (runs === 'nothing') assert.ok(deployable.refusal?.({}), kind)
+    if (runs === 'apps') assert.ok(deployable.refusal?.({ git_repository: null }), kind)
     assert.equal('schedule' in definition.spec.properties, schedule, kind)
     assert.equal(
       operations.some(({ id }) => id === `reboot${definition.noun}`),

@@ -7,9 +7,9 @@
 export interface KindRow {
   /** Default deployment stage: 0 databases, 1 jobs, 2 containers and charts, 3 applications. */
   stage: 0 | 1 | 2 | 3
-  /** Instances stay up and can be restarted, tasks run to completion, charts are installed by helm; nothing: this server cannot run it. */
-  runs: 'instances' | 'tasks' | 'charts' | 'nothing'
-  /** Discovered by the Argo CD in a cluster, not created here: it is not in the lists of this server's own services. */
+  /** Instances stay up and can be restarted, tasks run to completion, charts are installed by helm; apps are given to a cluster's Argo CD. */
+  runs: 'instances' | 'tasks' | 'charts' | 'apps'
+  /** In the public API an Argo CD has it and it is not created: existing clients have no lists of it. */
   discovered: boolean
   /** The name of the list of its statuses, and of its list in a deploy of several services. */
   plural: string
@@ -138,7 +138,7 @@ const table = {
   },
   argocd_app: {
     stage: 2,
-    runs: 'nothing',
+    runs: 'apps',
     discovered: true,
     plural: 'argocd_apps',
     runningPlural: 'argocd_apps',
@@ -163,7 +163,7 @@ export type ServiceType = Uppercase<Kind>
 
 type With<Words> = { [K in Kind]: (typeof table)[K] extends Words ? K : never }[Kind]
 
-/** Kinds created here, not discovered in a cluster. */
+/** Kinds that existing clients create and have lists of. */
 export type OwnKind = With<{ discovered: false }>
 
 export type ExportedKind = With<{ provider: string }>
@@ -172,7 +172,7 @@ export type ExportedKind = With<{ provider: string }>
 export const absent = { plural: 'agentic_workflows', audit: 'AGENTIC_WORKFLOW' } as const
 
 /** Names of the lists of statuses. */
-export type StatusList = (typeof table)[OwnKind]['plural'] | typeof absent.plural
+export type StatusList = (typeof table)[Kind]['plural'] | typeof absent.plural
 
 export const allKinds = Object.keys(kinds) as Kind[]
 

@@ -79,7 +79,13 @@ test('an empty environment gives the documented defaults', () => {
     gitMemoryMb: 1024,
     pushMaxMb: 200,
     tools: { tofu: undefined, terraform: undefined, helm: undefined },
-    kubernetes: { runAs: undefined, ingressClass: undefined, certIssuer: undefined, ingressTls: false },
+    kubernetes: {
+      runAs: undefined,
+      ingressClass: undefined,
+      certIssuer: undefined,
+      ingressTls: false,
+      argoNamespace: 'argocd',
+    },
     clusterModules: undefined,
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,
@@ -150,11 +156,36 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_GIT_MEMORY_MB: '2048' }, { gitMemoryMb: 2048 }],
   [
     { SLIPWAY_KUBERNETES_RUN_AS: '10001', SLIPWAY_KUBERNETES_INGRESS_CLASS: 'nginx' },
-    { kubernetes: { runAs: 10_001, ingressClass: 'nginx', certIssuer: undefined, ingressTls: false } },
+    {
+      kubernetes: {
+        runAs: 10_001,
+        ingressClass: 'nginx',
+        certIssuer: undefined,
+        ingressTls: false,
+        argoNamespace: 'argocd',
+      },
+    },
   ],
   [
     { SLIPWAY_KUBERNETES_CERT_ISSUER: 'letsencrypt', SLIPWAY_KUBERNETES_INGRESS_TLS: 'on' },
-    { kubernetes: { runAs: undefined, ingressClass: undefined, certIssuer: 'letsencrypt', ingressTls: true } },
+    {
+      kubernetes: {
+        runAs: undefined,
+        ingressClass: undefined,
+        certIssuer: 'letsencrypt',
+        ingressTls: true,
+        argoNamespace: 'argocd',
+      },
+    },
+  ],
+  [
+    { SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE: 'gitops' },
+    {
+      kubernetes: {
+        ...{ runAs: undefined, ingressClass: undefined, certIssuer: undefined, ingressTls: false },
+        argoNamespace: 'gitops',
+      },
+    },
   ],
   [{ SLIPWAY_BUILD_DNS: '9.9.9.9' }, { buildDns: '9.9.9.9' }],
   [{ SLIPWAY_DISK_RESERVE_MB: '0' }, { diskReserveMb: 0 }],
@@ -227,6 +258,7 @@ const bad: Record<string, string[]> = {
   SLIPWAY_KUBERNETES_INGRESS_CLASS: ['-nginx', 'a b', 'Nginx'],
   SLIPWAY_KUBERNETES_CERT_ISSUER: ['x/y'],
   SLIPWAY_KUBERNETES_INGRESS_TLS: ['maybe'],
+  SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE: ['Argo', 'a/b'],
   SLIPWAY_DISK_RESERVE_MB: ['-1', 'all'],
   SLIPWAY_DEPLOY_CONCURRENCY: ['0', 'two'],
   SLIPWAY_VOLUME_SIZES: ['record', 'on'],

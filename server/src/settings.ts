@@ -120,6 +120,7 @@ export interface Settings {
   /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
   kubernetes: {
     runAs: number | undefined
+    argoNamespace: string
     ingressClass: string | undefined
     certIssuer: string | undefined
     /** Their ingresses have certificates for all hosts. */
@@ -364,6 +365,7 @@ export const parseSettings = (
       ingressClass: read<string | undefined>('SLIPWAY_KUBERNETES_INGRESS_CLASS', undefined, objectName),
       certIssuer: read<string | undefined>('SLIPWAY_KUBERNETES_CERT_ISSUER', undefined, objectName),
       ingressTls: read('SLIPWAY_KUBERNETES_INGRESS_TLS', false, onOff),
+      argoNamespace: read('SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE', 'argocd', objectName),
     }),
     clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),

@@ -21,9 +21,9 @@ const withInstances = ['application', 'container', 'database']
 
 /** `of`: what can be told so; an environment is none of the kinds. */
 const more: { verb: Verb; icon: 'back' | 'restart' | 'stop' | 'trash'; of: readonly string[] }[] = [
-  { verb: 'rollback', icon: 'back', of: ['environment', ...withInstances, 'job'] },
+  { verb: 'rollback', icon: 'back', of: ['environment', ...withInstances, 'job', 'argocdApp'] },
   { verb: 'restart-service', icon: 'restart', of: withInstances },
-  { verb: 'stop', icon: 'stop', of: ['environment', ...withInstances, 'job', 'helm'] },
+  { verb: 'stop', icon: 'stop', of: ['environment', ...withInstances, 'job', 'helm', 'argocdApp'] },
 ]
 
 const Cancel = ({ environmentId }: { environmentId: string }) => {
@@ -43,8 +43,7 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
   const may = useMay()
   const [asked, ask] = useState<Verb | null>(null)
   const verbs = more.filter(({ of }) => of.includes(target.kind ?? 'environment'))
-  // Its Argo CD deploys an app: this server would refuse to.
-  const deploys = may('deploy') && target.kind !== 'argocdApp'
+  const deploys = may('deploy')
   if (!deploys && !may('delete')) return null
   return (
     <div className="row actions">
@@ -75,7 +74,7 @@ export const Actions = ({ target, isBusy, isStale, onDeleted }: Props) => {
           {may('delete') ? (
             <>
               {deploys ? <Menu.Divider /> : null}
-              {target.kind === undefined || target.kind === 'argocdApp' ? null : (
+              {target.kind === undefined ? null : (
                 <Menu.Item color="red" leftSection={<Icon name="down" />} onClick={() => ask('uninstall')}>
                   {target.kind === 'terraform' ? 'Destroy' : 'Uninstall'}
                 </Menu.Item>

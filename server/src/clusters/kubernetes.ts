@@ -30,7 +30,7 @@ export interface KubernetesRow {
 /** What services on a cluster need of this server. */
 export type KubernetesServices = Pick<
   KubernetesRuntimeParts,
-  'ownerId' | 'outbound' | 'registryLogins' | 'runAs' | 'ingress'
+  'ownerId' | 'outbound' | 'registryLogins' | 'runAs' | 'ingress' | 'argoNamespace'
 > &
   ChartParts
 

@@ -4,6 +4,7 @@
  */
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
+import type { AppSettings } from '../runtimes/apps.ts'
 import type { ChartChange, ChartSettings, Scaling, Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
@@ -53,10 +54,11 @@ export interface ChartSpec {
   setJson: ValuePair[]
 }
 
-/** Where a service's image comes from, or the chart that it is. */
+/** Where a service's image comes from, or the chart or the app that it is. */
 export type Source =
   | ({ from: 'git' } & BuildSpec)
   | ({ from: 'chart' } & ChartSpec)
+  | ({ from: 'app' } & Pick<BuildSpec, 'git' | 'rootPath'>)
   | {
       from: 'image'
       /** Row of the registry that knows the host and the login; null for an image that needs neither. */
@@ -93,7 +95,7 @@ export type WorkloadSpec = Pick<
   | 'withoutRoot'
   | 'labels'
   | 'ingress'
-> & { chart?: ChartSettings }
+> & { chart?: ChartSettings; app?: AppSettings }
 
 /** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
 export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
@@ -137,7 +139,7 @@ export const mainTask = 'main'
 /** What a kind of resource gives the engine, made from its configuration. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
-  /** One sentence that says what a deploy would need; absent for kinds that this server can deploy. */
+  /** One sentence that says what a configuration lacks to be deployed; null if nothing. */
   refusal?(spec: Kept): string | null
   source(spec: Kept): Source
   /** What stays up, and what each task may use; of services that run tasks alone it has 0 instances. */

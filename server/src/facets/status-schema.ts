@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import { versionChoices } from '../deployments/deployments.ts'
-import { absent, ahead, type Kind, kinds, ownKinds, type StatusList } from '../kinds.ts'
+import { absent, ahead, allKinds, type Kind, kinds, type StatusList } from '../kinds.ts'
 import { versionChoiceWords } from './plan-schema.ts'
 
 export const states = [
@@ -176,7 +176,7 @@ export const AcceptedEnvironmentStatus = Type.Object(
 const Statuses = () => Type.Array(Status)
 
 /** In the order of their publication. */
-const listed = ahead(['application', 'container', 'job'], ownKinds)
+const listed = ahead(['application', 'container', 'job'], allKinds)
 
 /** An entry for each list of statuses; null is the kind of the list that is always empty. */
 export const byStatusList = <T>(make: (kind: Kind | null) => T): Record<StatusList, T> => {

@@ -10,6 +10,7 @@ import { allKinds, type Kind, kinds } from '../kinds.ts'
 import { argocdApp } from './argocd/app.ts'
 import { argocdConfigOperations } from './argocd/config.ts'
 import { argocdDestinationOperations } from './argocd/destination.ts'
+import { argocdThereOperations } from './argocd/there.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
 import { credentialsOperations } from './cluster/credentials.ts'
@@ -85,6 +86,7 @@ export const operations: readonly Operation[] = [
   ...clusterOperations,
   ...argocdConfigOperations,
   ...argocdDestinationOperations,
+  ...argocdThereOperations,
   ...catalogueOperations,
   ...gitTokenOperations,
   ...gitBrowsing(services),

@@ -4,6 +4,7 @@
  */
 import type { DeploymentError } from '../lib/errors.ts'
 import type { Secret } from '../lib/secret.ts'
+import type { AppObjects, AppSettings, AppToRun, Told } from './apps.ts'
 import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
 
@@ -135,6 +136,8 @@ export interface Workload {
   labels?: Record<string, string>
   /** It is what this chart makes; image, instances and what belongs to them say nothing then. */
   chart?: ChartToRun
+  /** It is this app, with one instance that stands for it; the image says nothing then. */
+  app?: AppToRun
   /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
   ingress?: Readonly<Record<string, unknown>>
 }
@@ -189,6 +192,8 @@ export interface Instance {
   unready?: boolean
   /** Of a task's execution, which only `owned` tells: the task's id. */
   taskId?: string
+  /** It stands for what another controller runs: what that says of it. */
+  told?: Told
 }
 
 /** What one running instance uses now, and what it may; a limit is null where it has none. */
@@ -317,11 +322,14 @@ export const abilities = [
   'sleep',
   'task-states',
   'charts',
+  'apps',
 ] as const
 export type Ability = (typeof abilities)[number]
 
 /** Of an engine with our router: everything but what only a Kubernetes cluster does. */
-export const engineAbilities: ReadonlySet<Ability> = new Set(abilities.filter((each) => each !== 'charts'))
+export const engineAbilities: ReadonlySet<Ability> = new Set(
+  abilities.filter((each) => each !== 'charts' && each !== 'apps'),
+)
 
 /** What a chart would make otherwise than what is there, by name alone: values may be secret. */
 export interface ChartChange {
@@ -418,6 +426,10 @@ export interface Runtime {
   resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
   /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
   planChart?(workload: Workload, signal: AbortSignal): Promise<ChartChange[]>
+  /** Why an app cannot be deployed now, in a sentence; null if it can. With the ability `apps` alone. Answers within 3 s. */
+  appRefusal?(app: AppSettings): Promise<string | null>
+  /** What an app has made, as it is now; null without one. With the ability `apps` alone. */
+  readApp?(service: ServiceKey, signal: AbortSignal): Promise<AppObjects | null>
   /** Removes what the environment itself has (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */

@@ -2,10 +2,12 @@
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 /** Something was asked of it, so that there may be something to remove. */
-const uninstallable = (values: Values, { api }: Scene): Promise<unknown> =>
-  api.database.query(`update service_state set state = 'DEPLOYED' where service_id = $1`, [values.argocdAppId])
+const stopped = async (values: Values, { post, settled }: Scene): Promise<void> => {
+  await post(`/argocdApp/${values.argocdAppId}/stop`, {})
+  await settled(values.environmentId!)
+}
 
-/** Its Argo CD is on a Kubernetes cluster. */
+/** The local cluster has no Argo CD. */
 const refused: Case = { refused: 400 }
 
 export const argocdAppCases: Cases = {
@@ -20,7 +22,13 @@ export const argocdAppCases: Cases = {
     editArgoCdApp: { body: () => ({ namespace: 'other' }) },
     deployArgoCdApp: refused,
     redeployArgoCdApp: refused,
-    uninstallArgoCdApp: { before: uninstallable, scopes: [] },
+    uninstallArgoCdApp: { before: stopped, scopes: [] },
+    listArgoCdAppReleases: {},
+    rollbackArgoCdApp: { body: () => ({ release_id: null }), refused: 409, scopes: ['Deploy'] },
+    listArgoCdAppDeploymentHistory: { before: stopped },
+    listArgoCdAppDeploymentHistoryV2: { before: stopped },
+    getEnvironmentArgoCdAppStatus: { before: (values, { need }) => need(values, 'argocdAppId') },
+    getArgoCdAssociatedServices: { before: (values, { need }) => need(values, 'argocdAppId') },
     listArgoCdApps: { before: (values, { need }) => need(values, 'argocdAppId') },
   },
 }

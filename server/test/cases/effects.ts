@@ -60,7 +60,7 @@ Application, Container | /deployment.termination_grace_period_seconds | test/ser
 Application, Container | ?tail | src/facets/deployable | the log is read oldest first, cut to its tail, and streamed as it comes
 Database | ?tail | src/facets/deployable | the log is read oldest first, cut to its tail, and streamed as it comes
 Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | ?dry_run | src/facets/plan | every action can be planned, and a plan does nothing
-Application, Container, Database, Helm, Job, Terraform | ?pageSize ?page | src/environments/history | histories have pages: the newest first, none twice, an empty one after the last
+Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | ?pageSize ?page | src/environments/history | histories have pages: the newest first, none twice, an empty one after the last
 Application, Container, Database, Job | /release_id | src/facets/releases | a release of another service is 404, one that never ran well or has lost its image 409 with the reason
 Application, Container, Database, Helm, Job, Terraform | /environment_id | src/resources/project/clone | a service cloned into another environment keeps what it can see there, and takes no value along that it cannot
 Application, Container, Helm | /domain | src/facets/domains/custom-domain | a domain of a running service serves at once, and ends serving at once, without a deployment
@@ -221,6 +221,10 @@ Websocket | ?query | test/original-console | D13: the log of a service begins wi
 Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 Helm | /source/helm_repository/repository /source/helm_repository/chart_name /source/helm_repository/chart_version /chart_version /release_id ?tail /timeout_sec /values_override/set /values_override/set_string /values_override/set_json /values_override/file/raw/values/*/name /values_override/file/raw/values/*/content | src/resources/helm/deployed | a chart of a repository is planned, installed with its values, upgraded, rolled back, stopped, started and deleted
+ArgoCdApp | /git_repository/url /git_repository/root_path /git_repository/git_token_id /git_commit_id /release_id ?startId | src/resources/argocd/deployed | an app is an Application at a commit that is waited for, changed, rolled back, stopped, started and deleted
+ArgoCdApp | /git_repository/branch | test/kubernetes/argocd-apps | an app of a git repository is an Application that the cluster takes, followed, changed, stopped and deleted with all that it made
+ArgoCdApp | /git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/argocd/app | an Argo CD app is created, read, listed beside the other services, changed and deleted
+ArgoCdApp | /namespace | src/resources/argocd/deployed | an app takes no other namespace, no object of others and no login of others
 Helm | /allow_cluster_wide_resources | src/resources/helm/deployed | an upgrade that fails leaves what was installed, and a chart that asks for more than it may is refused by name
 Helm | /source/git_repository/url /source/git_repository/branch /source/git_repository/root_path /source/git_repository/git_token_id /values_override/file/git/git_repository/url /values_override/file/git/git_repository/branch /values_override/file/git/git_repository/root_path /values_override/file/git/git_repository/git_token_id /values_override/file/git/paths /git_commit_id /values_override_git_commit_id | src/resources/helm/deployed | a chart and its values come from git, at the commits that are asked for
 Environment | /helms/*/chart_version /helms/*/values_override_git_commit_id | src/resources/helm/deployed | a chart and its values come from git, at the commits that are asked for

@@ -88,8 +88,8 @@ const terraformFacts = (raw: Fields): Facts => {
 const argoFacts = (raw: Fields): Facts => [
   ['Namespace', String(raw.namespace)],
   ...gitFacts(raw.git_repository as Git | null),
-  ['Synchronized', raw.last_synced_at == null ? 'not known to this server' : String(raw.last_synced_at)],
-  ['Revision', raw.manifest_revision == null ? 'not known to this server' : String(raw.manifest_revision)],
+  ['Synchronized', raw.last_synced_at == null ? 'never' : String(raw.last_synced_at)],
+  ['Revision', raw.manifest_revision == null ? 'none' : String(raw.manifest_revision)],
 ]
 
 const facts: Record<Service['kind'], (raw: Fields) => Facts> = {

@@ -143,8 +143,7 @@ const Main = ({ service, status }: Shown) => {
   if (service.kind === 'helm') return <ChartValues service={service} />
   return (
     <div className="note">
-      The Argo CD of a cluster deploys this app. This server shows it beside the other services and keeps no history of
-      it.
+      The Argo CD of the cluster keeps this app at the deployed commit, and puts right what is changed by hand.
     </div>
   )
 }
@@ -180,14 +179,10 @@ export const Overview = ({ service, status }: Shown) => (
               </dd>
             </>
           ) : null}
-          {service.kind === 'argocdApp' ? null : (
-            <>
-              <dt>Deployed</dt>
-              <dd>
-                <Time at={status?.last_deployment_date} />
-              </dd>
-            </>
-          )}
+          <dt>Deployed</dt>
+          <dd>
+            <Time at={status?.last_deployment_date} />
+          </dd>
           {service.description === null || service.description === '' ? null : (
             <>
               <dt>Description</dt>

@@ -28,7 +28,7 @@ const sectionsFor: Record<read.Kind, readonly Section[]> = {
   job: ['overview', 'runs', 'deployments', 'logs', 'variables', 'settings', 'advanced'],
   helm: ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced'],
   terraform: ['overview', 'state', 'deployments', 'logs', 'variables', 'settings', 'advanced'],
-  argocdApp: ['overview', 'settings'],
+  argocdApp: ['overview', 'deployments', 'settings'],
 }
 
 /** Only jobs with a schedule have runs besides their deployments. */

@@ -71,10 +71,11 @@ D | /accessibility | PUBLIC: port of the router | PUBLIC: port of a LoadBalancer
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts
+G | /namespace /git_repository… | refused | an Application and an AppProject of the cluster's Argo CD in that namespace, at the commit that Slipway looked up, for the namespace of the environment alone | apps
 T | /terraform… /backend… /engine /provider_version… /timeout_sec /job_resources… /action… /dockerfile_fragment… /build.… /id ?force_terraform_action ?resources_only | runs of the tool in containers | refused: their state is handed from run to run | task-states
 AJT | /auto_deploy… /auto_preview | Slipway deploys on a push | the same |
 C | /auto_deploy | Slipway deploys on a new image | the same |
-AJT | /git_commit_id | commit to deploy | the same |
+AJTG | /git_commit_id | commit to deploy | the same |
 ACDJH | ?tail | log of the containers | log of the pods |
 ACDJHTG | ?toUpdate ?startId ?gitCommitId ?dry_run ?pageSize ?page /release_id ?of ?message ?forceEvent /environment_id | of Slipway itself | the same |
 AJT | /mode /type /value | restrictions of pushes, kept by Slipway | the same |

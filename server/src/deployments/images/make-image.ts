@@ -4,6 +4,7 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
+import type { AppContent } from '../../runtimes/apps.ts'
 import type { Progress } from '../../runtimes/runtime.ts'
 import { needsOwnTool, type Source } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -15,7 +16,7 @@ import {
   type Release,
   type ReleaseSource,
 } from '../release/releases.ts'
-import type { EffectiveVariables } from '../release/workload.ts'
+import { type EffectiveVariables, hasNoImage } from '../release/workload.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
 import { openGitSource } from './git-source.ts'
 import { type ImageSource, openRegistry } from './registry-image.ts'
@@ -44,7 +45,7 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
 
 const fetchSource = async (
   run: ServiceRun,
-  { git }: GitSpec,
+  { git }: Pick<GitSpec, 'git'>,
   signal: AbortSignal,
   wanted?: string,
 ): Promise<Commit> => {
@@ -229,8 +230,7 @@ export const ensureImage = async (
   signal: AbortSignal,
 ): Promise<boolean> => {
   const { organizationId, image: reference } = release
-  // A chart is kept with its release, and its images are the cluster's business.
-  if (release.workload.chart !== undefined) return true
+  if (hasNoImage(release.workload)) return true
   // Nothing is looked up or logged in to for an image that is there.
   if (await cluster.images.isHeld(organizationId, reference, signal)) return true
   if (release.source === null) return false
@@ -241,6 +241,23 @@ export const ensureImage = async (
 
 export const makeImage = (
   run: ServiceRun,
-  source: Exclude<Source, { from: 'chart' }>,
+  source: Exclude<Source, { from: 'chart' | 'app' }>,
   readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))
+
+/**
+ * The commit that an Argo CD is asked for, read by us with the service's own token: it is nothing that the organization
+ * may not read, whatever the Argo CD may.
+ */
+export const makeApp = async (
+  run: ServiceRun,
+  source: Extract<Source, { from: 'app' }>,
+): Promise<MadeImage & { app: AppContent }> => {
+  const { parts, claim } = run
+  await enter(run, 'building')
+  const commit = await run.step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
+  const { credentials } = await openGitSource(parts, claim.organizationId, source.git)
+  const { git_commit_id: id } = commit
+  const image = `app of ${source.rootPath} at ${id.slice(0, 12)}`
+  return { image, commit, source: null, app: { commit: id, login: credentials?.reveal() ?? null } }
+}

@@ -102,6 +102,9 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   fragment: ['fragment'],
   text: ['text'],
   // What is installed.
+  app: [],
+  repository: ['git_repository', 'url'],
+  argoNamespace: ['namespace'],
   chart: [],
   repositoryId: ['source', 'repository', 'repository'],
   chartName: ['source', 'repository', 'chart_name'],

@@ -241,7 +241,7 @@ const settingOfDeploy = async (
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen, row.scale, wholeEnvironment),
-    builds: version.of === 'commit' && built === null,
+    builds: source.from === 'git' && version.of === 'commit' && built === null,
     changes: {
       ...versionChangesOf(version, current, built),
       configuration: before === null ? [] : configurationChanges(before, { ...spec, from: source }),

@@ -9,6 +9,7 @@ import type { Converged, Desired, Instance, ServiceKey } from '../../runtimes/ru
 import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease, type Release } from '../release/releases.ts'
+import { hasNoImage } from '../release/workload.ts'
 import { runningAs, stoppedAs } from '../run/rollout.ts'
 import { atScale } from '../scaling/rows.ts'
 import type { Problem } from '../status/problems.ts'
@@ -54,6 +55,7 @@ export const findLost = async (
   { current, tell }: Pick<Missing, 'current' | 'tell'>,
   signal: AbortSignal,
 ): Promise<'lost' | 'busy' | null> => {
+  if (hasNoImage(release.workload)) return null
   if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null
   if (release.source === null) {
     const problem = await buildLostImage(parts, release)

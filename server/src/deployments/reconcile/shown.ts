@@ -37,6 +37,8 @@ const isServing = ({ state, unready }: Instance): boolean => state === 'running'
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
+  const [told] = current.flatMap((each) => each.told ?? [])
+  if (told !== undefined) return told.state
   if (current.length === 0 && service.hasChart) return 'RUNNING'
   if (current.length === 0) return service.instances === 0 && service.wakeError === null ? 'STOPPED' : 'ERROR'
   if (current.every(isServing)) return 'RUNNING'
@@ -63,6 +65,8 @@ const restartsOf = ({ memoryMb }: Known, current: readonly Instance[]): Restarts
 
 const problemOf = (state: string, current: readonly Instance[], restarts: Restarts | null): Problem | null => {
   if (state !== 'ERROR' && state !== 'WARNING') return null
+  const [told] = current.flatMap((each) => each.told?.message ?? [])
+  if (told !== undefined) return { code: 'app_unhealthy', message: told }
   if (restarts !== null) {
     const times = restarts.restart_count === 1 ? 'once' : `${restarts.restart_count} times`
     const code = restarts.oom_killed ? 'out_of_memory' : 'crash_loop'

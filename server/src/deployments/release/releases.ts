@@ -4,10 +4,10 @@
  */
 import { keySql } from '../../clusters/local.ts'
 import { newId } from '../../lib/ids.ts'
-import type { ChartContent, Workload } from '../../runtimes/runtime.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
-import { type EffectiveVariables, type FrozenWorkload, thawWorkload } from './workload.ts'
+import { type EffectiveVariables, type FrozenWorkload, type SealedContent, thawWorkload } from './workload.ts'
 
 export interface Release {
   id: string
@@ -38,10 +38,8 @@ export interface OpenedRelease {
   environment: Environment
 }
 
-/** `chart`: of a release that is one. */
-export type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues' | 'external'> & {
-  chart?: ChartContent
-}
+/** With what the release is made of, if that is no image. */
+export type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues' | 'external'> & SealedContent
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", cluster_id as "clusterId",
   deployment_id as "deploymentId", image, commit, source, workload, hash`
@@ -59,8 +57,8 @@ export const freezeRelease = async (
   environment: Environment,
 ): Promise<Release> => {
   const id = newId()
-  const { env, files, secretValues, external, chart } = environment
-  const text = JSON.stringify({ env, files, secretValues, ...(external?.length ? { external } : {}), chart })
+  const { env, files, secretValues, external, chart, app } = environment
+  const text = JSON.stringify({ env, files, secretValues, ...(external?.length ? { external } : {}), chart, app })
   const sealed = await sealer.seal(release.organizationId, place(id), text)
   await database.query(
     `insert into release (id, organization_id, service_id, deployment_id, image, commit, workload, sealed_env, hash,

@@ -4,6 +4,7 @@
  */
 import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
+import type { AppContent, AppSettings } from '../../runtimes/apps.ts'
 import type { ChartContent, ChartSettings, Workload } from '../../runtimes/runtime.ts'
 import type { ExternalReference } from '../../variables/resolve.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
@@ -27,9 +28,11 @@ export interface EffectiveVariables {
 }
 
 /** What a release keeps in the open; the environment is sealed beside it. */
-export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart'> & {
+export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart' | 'app'> & {
   /** Its content is sealed beside it. */
   chart?: ChartSettings
+  /** The same. */
+  app?: AppSettings
   /** What it runs to an end. */
   tasks?: Tasks
   /** What its image was to be made from; releases of earlier versions do not tell. */
@@ -44,15 +47,26 @@ export const freezeWorkload = (
   from: Source,
 ): FrozenWorkload => ({ ...ids, ...spec, from })
 
+/** What a release is made of that has no image. */
+export interface SealedContent {
+  chart?: ChartContent | undefined
+  app?: AppContent | undefined
+}
+
+/** It is what a chart or an app makes: its images are the cluster's business. */
+export const hasNoImage = ({ chart, app }: Pick<FrozenWorkload, 'chart' | 'app'>): boolean =>
+  chart !== undefined || app !== undefined
+
 export const thawWorkload = (
-  { tasks: _, from: __, chart, ...frozen }: FrozenWorkload,
+  { tasks: _, from: __, chart, app, ...frozen }: FrozenWorkload,
   image: string,
-  secrets: Pick<EffectiveVariables, 'env' | 'files'> & { chart?: ChartContent },
+  secrets: Pick<EffectiveVariables, 'env' | 'files'> & SealedContent,
 ): Workload => ({
   ...frozen,
   ...(chart === undefined || secrets.chart === undefined
     ? {}
     : { chart: { ...chart, content: new Secret(secrets.chart) } }),
+  ...(app === undefined || secrets.app === undefined ? {} : { app: { ...app, content: new Secret(secrets.app) } }),
   image,
   env: new Secret(secrets.env),
   files: new Secret(secrets.files),

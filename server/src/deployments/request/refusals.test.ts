@@ -37,12 +37,12 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
   }
 })
 
-test('what is to be built is refused where nothing can be built, and what has its image is not', () => {
+test('what is to be built is refused where nothing can be built, and what has its image is not', async () => {
   const lacking = lackingOf(new Set(abilities), null, 'auto', 'no registry')
   const needs = { volumes: [], ports: [] }
-  assert.equal(lacking({ ...needs, from: 'git' }), 'no registry')
-  assert.equal(lacking({ ...needs, from: 'image' }), null)
-  assert.equal(lackingOf(new Set(abilities), null, 'auto')({ ...needs, from: 'git' }), null)
+  assert.equal(await lacking({ ...needs, from: 'git' }), 'no registry')
+  assert.equal(await lacking({ ...needs, from: 'image' }), null)
+  assert.equal(await lackingOf(new Set(abilities), null, 'auto')({ ...needs, from: 'git' }), null)
 })
 
 test('a cluster without volumes takes no service with storage: a deploy is refused, and its plan says why', async () => {

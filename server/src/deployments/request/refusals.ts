@@ -1,5 +1,6 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
+import type { AppSettings } from '../../runtimes/apps.ts'
 import type { Ability } from '../../runtimes/runtime.ts'
 import {
   type DeployableKind,
@@ -40,7 +41,7 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart'> & {
+type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart' | 'app'> & {
   tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
@@ -64,6 +65,10 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   'udp-ports': {
     isNeeded: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
+  },
+  apps: {
+    isNeeded: ({ app }) => app !== undefined,
+    what: 'has no Argo CD, which the service is for',
   },
   charts: {
     isNeeded: ({ chart }) => chart !== undefined,
@@ -105,6 +110,8 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
   if (lacking === undefined) return null
   if (lacking === 'charts')
     return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'
+  if (lacking === 'apps')
+    return 'An Argo CD app needs a Kubernetes cluster with Argo CD, and the cluster of this environment is a Docker engine: clone the environment to another cluster.'
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 
@@ -124,18 +131,25 @@ const versionRefusal = (
 }
 
 /** What a cluster lacks for a service; null when it lacks nothing. */
-export type Lacking = (of: Needs) => string | null
+export type Lacking = (of: Needs) => Promise<string | null>
 
-/** `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. */
+/**
+ * `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. `app`: why an
+ * app cannot be deployed there, as the cluster says now.
+ */
 export const lackingOf =
   (
     abilities: ReadonlySet<Ability>,
     limits: boolean | null,
     sizes: VolumeSizes,
     builds: string | null = null,
+    app: (settings: AppSettings) => Promise<string | null> = async () => null,
   ): Lacking =>
-  (of) =>
-    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes) ?? (of.from === 'git' ? builds : null)
+  async (of) =>
+    abilityRefusal(abilities, of) ??
+    sizeRefusal(sizes, limits, of.volumes) ??
+    (of.from === 'git' ? builds : null) ??
+    (of.app === undefined ? null : app(of.app))
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
@@ -151,7 +165,7 @@ export const deployRefusal = async (
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
   const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
-  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
+  const lacks = await lacking({ ...kind.workload(spec), ...tasks, from: source.from })
   if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null

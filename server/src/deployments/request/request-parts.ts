@@ -4,6 +4,7 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { buildRefusal } from '../../clusters/pushed-builder.ts'
 import type { Kind } from '../../kinds.ts'
 import { usualLimits } from '../../limits/limits.ts'
+import type { AppSettings } from '../../runtimes/apps.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { type Lacking, lackingOf } from './refusals.ts'
@@ -16,7 +17,8 @@ export const readLacking = async (
   { key, runtime }: Cluster,
 ): Promise<Lacking> => {
   const capacity = volumeSizes === 'auto' ? null : await readCapacity(db, key)
-  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, await buildRefusal(db, key))
+  const app = async (settings: AppSettings) => (await runtime.appRefusal?.(settings)) ?? null
+  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, await buildRefusal(db, key), app)
 }
 
 export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({

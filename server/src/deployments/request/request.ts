@@ -91,7 +91,7 @@ const chooseDeployable = async (
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()
   const [one] = services
-  const lacking = one === undefined ? () => null : await parts.lackingOf(tx, one.clusterId)
+  const lacking = one === undefined ? async () => null : await parts.lackingOf(tx, one.clusterId)
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
     const refusal = await deployRefusal(kind, lacking, parts.missingTool, service.spec, asked.get(service.id)!)

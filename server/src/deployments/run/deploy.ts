@@ -8,7 +8,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { makeChart } from '../charts/make-chart.ts'
 import { asideEvents, type DeploymentAction, type Source } from '../deployments.ts'
-import { imageFor, makeImage } from '../images/make-image.ts'
+import { imageFor, type MadeImage, makeApp, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
 import { kindOf } from '../parts.ts'
 import { fillNow } from '../release/external-secrets.ts'
@@ -17,7 +17,15 @@ import { freezeRelease, type Release } from '../release/releases.ts'
 import { rerouted } from '../release/reroute.ts'
 import { isUpToDate } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
-import { aliasesOf, desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
+import {
+  aliasesOf,
+  desiredOf,
+  type EffectiveVariables,
+  fingerprint,
+  freezeWorkload,
+  type SealedContent,
+  thawWorkload,
+} from '../release/workload.ts'
 import {
   endOwnTask,
   endRuns,
@@ -56,7 +64,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const fill = fillNow(run)
   const readVariables = (commitId?: string) =>
     environmentNow(parts, kind, claim.organizationId, service, { commitId, fill })
-  const { chart, ...made } = await makeVersion(run, wanted.source, readVariables)
+  const { chart, app, ...made } = await makeVersion(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
@@ -77,19 +85,27 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         workload: frozen,
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
-      { ...variables, ...(chart === undefined ? {} : { chart }) },
+      { ...variables, secretValues: secretsOf(variables, app), chart, app },
     ),
   )
   await start(run, release, task)
 }
 
+/** What is masked in all that is said of a release. */
+const secretsOf = ({ secretValues }: EffectiveVariables, app: SealedContent['app']): string[] =>
+  app?.login ? [...secretValues, app.login.password] : secretValues
+
 type ReadVariables = Parameters<typeof makeChart>[2]
 
-/** An image to run, or a chart to install. */
-const makeVersion = async (run: ServiceRun, source: Source, readVariables: ReadVariables) =>
-  source.from === 'chart'
-    ? makeChart(run, source, readVariables)
-    : { ...(await makeImage(run, source, readVariables)), chart: undefined }
+/** An image to run, a chart to install, or an app for an Argo CD. */
+const makeVersion = async (
+  run: ServiceRun,
+  source: Source,
+  readVariables: ReadVariables,
+): Promise<MadeImage & SealedContent> => {
+  if (source.from === 'chart') return makeChart(run, source, readVariables)
+  return source.from === 'app' ? makeApp(run, source) : makeImage(run, source, readVariables)
+}
 
 const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
   isAlone(release.workload) ? runOnce(run, release, task) : rollOut(run, release)

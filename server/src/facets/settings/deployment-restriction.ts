@@ -127,7 +127,7 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
   const noun = `${self.noun}DeploymentRestriction`
   const { runs } = kinds[self.kind]
   // Nothing deploys these on a push.
-  const sent = runs === 'nothing' || runs === 'charts' ? recordedBody : body
+  const sent = runs === 'apps' || runs === 'charts' ? recordedBody : body
   return [
     operation({
       ...collection,

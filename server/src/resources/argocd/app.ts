@@ -1,10 +1,12 @@
 /**
- * Argo CD apps: deployed by another system, shown next to an environment's own services. Creating, changing and
- * deleting them is our addition to the public API, which only reads them.
+ * Argo CD apps: repositories that the Argo CD of a Kubernetes cluster keeps deployed in an environment (argocd/run.ts).
+ * Creating, changing, deploying and deleting them is our addition to the public API, which only reads them.
  */
 import Type from 'typebox'
-import { AllRecorded, Computed, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { Computed, Maybe, Nullable, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { deployable } from '../../facets/deployable.ts'
+import { history } from '../../facets/history.ts'
+import { releases } from '../../facets/releases.ts'
 import {
   completeGitRepository,
   GitRepository,
@@ -13,7 +15,15 @@ import {
   viewGitRepository,
 } from '../service/git-source.ts'
 import { service } from '../service/service.ts'
-import { undeployable } from '../service/undeployable.ts'
+import { type AppSpec, appRun } from './run.ts'
+
+const namespaceWords =
+  "The namespace of the cluster's Argo CD, where the Application is made; a deploy to a cluster that has it elsewhere is refused. The app itself is deployed to the namespace of its environment."
+
+/** When a deployment last saw the current release synchronized and healthy. */
+const syncedSql = `(select to_char(max(w.finished_at) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+  from service_state s join deployment_service w on w.service_id = s.service_id and w.release_id = s.current_release_id
+  where s.service_id = n.id and w.state = 'DEPLOYED')`
 
 export const argocdApp = service({
   kind: 'argocd_app',
@@ -22,12 +32,17 @@ export const argocdApp = service({
   nounWithArticle: 'an Argo CD app',
   list: { id: 'listArgoCdApps', words: 'Argo CD apps' },
   groups: false,
-  spec: Type.Object(
-    AllRecorded({
-      namespace: Maybe(Text(63, { minLength: 1, pattern: '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$', default: 'argocd' })),
-      git_repository: Maybe(Nullable(GitRepositoryRequest())),
-    }),
-  ),
+  spec: Type.Object({
+    namespace: Maybe(
+      Text(63, {
+        minLength: 1,
+        pattern: '^[a-z0-9]([a-z0-9-]*[a-z0-9])?$',
+        default: 'argocd',
+        description: namespaceWords,
+      }),
+    ),
+    git_repository: Maybe(Nullable(GitRepositoryRequest())),
+  }),
   record: {
     namespace: Text(63),
     environment_id: Uuid(),
@@ -39,23 +54,23 @@ export const argocdApp = service({
   columns: {
     environment_id: 'n.parent_id',
     cluster_id: `(select e.spec ->> 'cluster_id' from node e where e.id = n.parent_id)`,
-    // This server does not synchronize apps.
-    last_synced_at: 'null::text',
-    manifest_revision: 'null::text',
+    last_synced_at: syncedSql,
+    manifest_revision: `(select r.commit ->> 'git_commit_id' from service_state s
+      join release r on r.id = s.current_release_id where s.service_id = n.id)`,
   },
   git: ['git_repository'],
-  validate: ({ git_repository: sent = null, ...rest }, _context, { previous }) => {
+  validate: ({ git_repository: sent = null, namespace, ...rest }, _context, { previous }): AppSpec => {
     const before = (previous?.spec.git_repository ?? undefined) as GitRepositorySpec | undefined
-    return { ...rest, git_repository: sent === null ? null : completeGitRepository(sent, before) }
+    return {
+      ...rest,
+      namespace: namespace ?? 'argocd',
+      git_repository: sent === null ? null : completeGitRepository(sent, before),
+    }
   },
   view: ({ git_repository: kept, ...rest }, { commit, tokenName }) => ({
     ...rest,
-    git_repository: kept === null ? null : viewGitRepository(kept as GitRepositorySpec, commit, tokenName),
+    git_repository: kept === null ? null : viewGitRepository(kept, commit, tokenName),
   }),
-  facets: [deployable({ deployBody: Type.Object({}), stops: false, status: false })],
-  deployable: {
-    ...undeployable(
-      'An Argo CD app is deployed by the Argo CD of a Kubernetes cluster; the local cluster is a Docker engine.',
-    ),
-  },
+  facets: [deployable(), history, releases],
+  deployable: appRun,
 })

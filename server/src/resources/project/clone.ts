@@ -270,7 +270,7 @@ const environmentOperation = (services: readonly Service[]): Operation =>
     run: cloneEnvironment(services),
   })
 
-/** An Argo CD app is discovered in its cluster, not created here: it cannot be cloned on its own. */
+/** The public API has no clone of a single Argo CD app: it is cloned with its environment. */
 const isCloned = ({ definition }: Service): boolean => isOwn(definition.kind)
 
 /** A clone operation for each kind of service, and the one of environments. */

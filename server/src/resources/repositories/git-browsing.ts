@@ -249,7 +249,7 @@ const listCommits = (self: Self, repository: GitPath): Operation =>
 
 const names = Object.keys(providers) as ProviderName[]
 
-/** For services discovered in a cluster, only that cluster can read the repository. */
+/** The public API has no commits of Argo CD apps. */
 const isRead = ({ definition: { kind, git } }: Service): boolean => git !== undefined && isOwn(kind)
 
 export const gitBrowsing = (services: readonly Service[]): Operation[] => [

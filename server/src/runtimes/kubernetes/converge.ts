@@ -5,6 +5,7 @@ import { readyWithinMs } from '../runtime.ts'
 import type { KubernetesIngress } from './ingress.ts'
 import { type Manifest, namespaceOf } from './manifests/describe.ts'
 import { createServiceObjects, ofVersions, type ServiceObjectsParts } from './service-objects.ts'
+import { unwatched } from './unwatched.ts'
 
 export interface ConvergeParts extends ServiceObjectsParts {
   ingress: KubernetesIngress
@@ -17,13 +18,6 @@ const minute = 60_000
 const startDeadlineMs = 5 * minute
 
 export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volumes.length > 0 || recreate === true
-
-/** For when nobody watches: each step is done, once. */
-const unwatched = (signal: AbortSignal): Rollout => ({
-  step: (_name, _deadlineMs, work) => work(signal),
-  report: () => {},
-  serving: async () => {},
-})
 
 const nothing: Converged = { instances: [], refused: [] }
 

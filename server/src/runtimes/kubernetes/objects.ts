@@ -29,6 +29,10 @@ const places = {
   PodDisruptionBudget: ['/apis/policy/v1', 'poddisruptionbudgets'],
   NetworkPolicy: ['/apis/networking.k8s.io/v1', 'networkpolicies'],
   Ingress: ['/apis/networking.k8s.io/v1', 'ingresses'],
+  HTTPRoute: ['/apis/gateway.networking.k8s.io/v1', 'httproutes'],
+  GRPCRoute: ['/apis/gateway.networking.k8s.io/v1', 'grpcroutes'],
+  Application: ['/apis/argoproj.io/v1alpha1', 'applications'],
+  AppProject: ['/apis/argoproj.io/v1alpha1', 'appprojects'],
 } as const
 
 export type Kind = keyof typeof places
@@ -107,6 +111,8 @@ const words: Partial<Record<string, string>> = {
   Secret: 'the variables of the service',
   PersistentVolumeClaim: 'a volume of the service',
   Ingress: 'the host names of the service',
+  Application: 'the Argo CD application of the service',
+  AppProject: 'the Argo CD project of the service',
 }
 
 const wordFor = (kind: string): string => words[kind] ?? `the ${kind} of the service`
@@ -128,6 +134,13 @@ export interface Objects {
   /** Sees to it that the environment has its namespace, and that it is ours. */
   prepare(of: { organizationId: string; environmentId: string }, signal: AbortSignal): Promise<void>
 }
+
+/**
+ * Without those in a namespace of another environment than their labels say: what others make there (a chart, an app)
+ * could name any service.
+ */
+const withoutForeign = <T extends Found>(found: readonly T[]): T[] =>
+  found.filter(({ metadata }) => metadata.namespace === namespaceOf(metadata.labels?.[labels.environment] ?? ''))
 
 const refuseStranger = ({ metadata }: Found, ownerId: string): void => {
   if (metadata.labels?.[labels.owner] !== ownerId) {
@@ -169,7 +182,7 @@ export const createObjects = (api: KubernetesApi, place: Place): Objects => {
     place,
     apply,
     get,
-    list: <T extends Found>(
+    list: async <T extends Found>(
       kind: Kind,
       wanted: Record<string, string>,
       namespace?: string,
@@ -177,7 +190,8 @@ export const createObjects = (api: KubernetesApi, place: Place): Objects => {
     ): Promise<T[]> => {
       const labelSelector = selectorOf({ [labels.owner]: place.ownerId, ...wanted })
       const options: AskOptions = { query: { labelSelector }, signal, deadlineMs: 30_000 }
-      return guarded(api.list<T>(pathOf(kind, namespace), mostObjects, options), kind, signal)
+      const found = await guarded(api.list<T>(pathOf(kind, namespace), mostObjects, options), kind, signal)
+      return namespace === undefined && kind !== 'Namespace' ? withoutForeign(found) : found
     },
     remove: (kind, namespace, name, options) =>
       guarded(api.remove(pathOf(kind, namespace, name), options), kind, options?.signal),

@@ -36,6 +36,7 @@ export const rights: readonly Right[] = [
   { group: 'policy', resources: ['poddisruptionbudgets'], verbs: manage },
   { group: 'networking.k8s.io', resources: ['networkpolicies', 'ingresses'], verbs: manage },
   { group: 'gateway.networking.k8s.io', resources: ['httproutes', 'grpcroutes'], verbs: manage },
+  { group: 'argoproj.io', resources: ['applications', 'appprojects'], verbs: manage },
   { group: 'metrics.k8s.io', resources: ['pods', 'nodes'], verbs: ['get', 'list'] },
 ]
 

@@ -98,6 +98,18 @@ test('a version is rolled out step by step, told to its readers, and takes over 
   assert.equal(cluster.store.version, before, 'the same again changes nothing')
 })
 
+test('what carries the labels of a service in the namespace of another environment is none of its instances', async (t) => {
+  const { cluster, roll, runtime } = await start(t)
+  const [victim, stranger] = [createWorkload(program), createWorkload(program)]
+  for (const each of [victim, stranger]) await roll(each)
+  const namespace = `slipway-${stranger.environmentId}`
+  for (const pod of cluster.store.all('Pod', `slipway-${victim.environmentId}`))
+    cluster.store.put({ ...pod, metadata: { ...pod.metadata, name: 'forged', namespace } })
+  assert.equal(cluster.store.all('Pod').length, 3)
+  for (const instances of [await runtime.observe(), (await runtime.owned()).instances])
+    assert.deepEqual(instances.map(({ serviceId }) => serviceId).sort(), [victim.serviceId, stranger.serviceId].sort())
+})
+
 test('what cannot become ready fails with the reason and its last lines, and going back leaves the old one untouched', async (t) => {
   const { cluster, runtime, roll, back, revisions } = await start(t)
   const old = createWorkload(program)

@@ -16,6 +16,7 @@ import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Ability, Owned, Runtime, ServiceKey } from '../runtime.ts'
+import { withApps } from './argocd/apps.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import { watchEvents } from './events.ts'
 import { untilGone } from './follow.ts'
@@ -42,6 +43,8 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   ingress?: IngressPlace | undefined
   outbound: Outbound
   registryLogins: RegistryLogins
+  /** Of the clusters' Argo CD; default `argocd`. */
+  argoNamespace?: string | undefined
   /** What installs charts, with what it logs in by; without, none are installed. */
   charts?: { tool: HelmTool; access: KubernetesAccess } | undefined
   clock?: Clock
@@ -50,7 +53,7 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
 const ownAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
 
 /** Where helm is. */
-export const kubernetesAbilities: ReadonlySet<Ability> = new Set([...ownAbilities, 'charts'])
+export const kubernetesAbilities: ReadonlySet<Ability> = new Set([...ownAbilities, 'charts', 'apps'])
 
 const canPause = (version: string): boolean => {
   const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
@@ -148,7 +151,8 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     endTask: tasks.end,
     owned: () => readOwned(objects),
   }
-  if (parts.charts === undefined) return runtime
+  const withAll = withApps(runtime, { objects, clock, argoNamespace: parts.argoNamespace ?? 'argocd' })
+  if (parts.charts === undefined) return withAll
   const { tool, access } = parts.charts
-  return withCharts(runtime, { objects, access, helm: createHelm(tool, outbound.checkMachine), clock })
+  return withCharts(withAll, { objects, access, helm: createHelm(tool, outbound.checkMachine), clock })
 }

@@ -25,7 +25,7 @@ export interface ClusterEvent {
 const exitsAllowed = 3
 
 /** What the cluster said, as an end of a sentence. */
-const said = (text: string | undefined): string => {
+export const said = (text: string | undefined): string => {
   const plain = sanitizeText(text ?? '')
     .replaceAll(/\s+/g, ' ')
     .trim()

@@ -104,7 +104,7 @@ const remove = (store: Store, asked: Asked, object: Stored, response: ServerResp
   const { preconditions } = asked.body as { preconditions?: { uid?: string } }
   if (preconditions?.uid !== undefined && preconditions.uid !== object.metadata.uid)
     return failure(response, 409, 'the uid does not match')
-  if (['Pod', 'Namespace', 'Deployment', 'StatefulSet', 'Job'].includes(asked.kind))
+  if (['Pod', 'Namespace', 'Deployment', 'StatefulSet', 'Job', 'Application'].includes(asked.kind))
     store.merge(object, { metadata: { deletionTimestamp: new Date().toISOString() } })
   else store.drop(object)
   json(response, { status: 'Success' })

@@ -23,6 +23,7 @@ import type {
 import { untilGone } from '../follow.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
+import { unwatched } from '../unwatched.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
@@ -44,12 +45,6 @@ const mostLeft = 1000
 
 /** Helm leaves what was made by hooks, and claims that were made for its pods. */
 const left: readonly Kind[] = ['Job', 'ConfigMap', 'Secret', 'Service', 'PersistentVolumeClaim']
-
-const unwatched = (signal: AbortSignal): Rollout => ({
-  step: (_name, _deadlineMs, work) => work(signal),
-  report: () => {},
-  serving: async () => {},
-})
 
 const keyOf = ({ environmentId, serviceId }: ServiceKey): ServiceKey => ({ environmentId, serviceId })
 

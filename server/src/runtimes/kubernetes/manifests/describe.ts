@@ -16,6 +16,7 @@ export interface Manifest {
     namespace?: string
     labels?: Record<string, string>
     annotations?: Record<string, string>
+    finalizers?: string[]
   }
   [field: string]: unknown
 }
@@ -51,7 +52,7 @@ export const labels = {
   environment: 'slipway.environment',
   service: 'slipway.service',
   revision: 'slipway.revision',
-  /** `instance`, `task`, `ports`, or `chart`: what tells which revision of a chart is installed. */
+  /** `instance`, `task`, `ports`, `chart`: what tells which revision of a chart is installed, or those of apps. */
   role: 'slipway.role',
   task: 'slipway.task',
   attempt: 'slipway.attempt',
