@@ -25,7 +25,9 @@ const addFile = (root: Archive, path: string): void => {
 }
 
 /** What runs the server beside busybox; a small init takes in processes whose parents ended, where there is one. */
-const programs = ['/usr/bin/bash', '/usr/bin/git', '/usr/bin/tini'].filter((path) => existsSync(path))
+const programs = ['bash', 'git', 'tini', 'cksum', 'sort', 'find', 'xargs']
+  .map((name) => `/usr/bin/${name}`)
+  .filter((path) => existsSync(path))
 
 export const slipwayImage = async (): Promise<FakeImage> => {
   const bundle = (await bundledServer())
