@@ -189,8 +189,8 @@ start_engine() {
 # Said before anything is installed: whoever has to log in again should not wait for that first.
 refuse_without_group() {
   local socket=/var/run/docker.sock
-  if [ -n "${DOCKER_HOST:-}" ] || [ ! -S "$socket" ] || [ -w "$socket" ]; then return; fi
-  ! grep -qs '^[[:space:]]*DOCKER_HOST=' "${SLIPWAY_DATA_DIR:-.slipway}/slipway.env" || return 0
+  if [ -n "${DOCKER_HOST:-}${SLIPWAY_DOCKER:-}" ] || [ ! -S "$socket" ] || [ -w "$socket" ]; then return; fi
+  ! grep -Eqs '^[[:space:]]*(DOCKER_HOST|SLIPWAY_DOCKER)=' "${SLIPWAY_DATA_DIR:-.slipway}/slipway.env" || return 0
   fail "This user may not use the Docker engine: run \`sudo usermod -aG docker $(id -un)\`, log in again, and start again."
 }
 

@@ -54,7 +54,7 @@ import type { Runtime } from './runtimes/runtime.ts'
 import { createSampleRepository, reachSample, samplePath, serveSample } from './sample-repository.ts'
 import type { Settings } from './settings.ts'
 import { connect, type Database, migrate } from './store/database.ts'
-import { readFingerprintKey, readOwnerId, saveNames, savePublishedHost } from './store/installation.ts'
+import { readFingerprintKey, readOwnerId, saveEngine, saveNames, savePublishedHost } from './store/installation.ts'
 import { createSealer, type Sealer } from './store/keys/seal.ts'
 import { startPostgres } from './store/postgres/postgres.ts'
 import { createStreams } from './streams/changes.ts'
@@ -169,8 +169,9 @@ const placeOf = (url: string): string => {
 /** The engine of this machine, those of others, and what is built on all of them. */
 interface RuntimeParts {
   repositories: Repositories
-  runtime: Runtime
-  imageBuilder: ImageBuilder
+  /** Null without an engine of this machine. */
+  runtime: Runtime | null
+  imageBuilder: ImageBuilder | undefined
   engines: Engines
   openKubernetes: OpenKubernetes
   builderOver(clusters: Clusters): Builder
@@ -186,25 +187,25 @@ const createFakeMachine = ({ settings, ownerId, router }: Foundation, sources: S
   return { runtime: { ...runtime, close }, builder, clear: async () => {} }
 }
 
-const createRuntimeParts = (foundation: Foundation, fake: boolean, sampleUrl: string): RuntimeParts => {
+const createRuntimeParts = (foundation: Foundation, kind: EngineKind, sampleUrl: string): RuntimeParts => {
   const { settings, outbound, log } = foundation
+  const fake = kind === 'fake'
   const network = reachSample(outbound, sampleUrl)
   const { dataDir, preparation, gitMemoryMb, tools, buildConcurrency: concurrency } = settings
   const { database } = foundation
   const limits = { preparation, gitMemoryMb, concurrency }
   const sources = createSources({ dataDir, database, network, ...limits, log, clock: systemClock })
   const open = (target: DockerTarget) => openDockerMachine({ ...foundation, sources }, target)
-  const own = defaultConnection(settings.dockerHost)
-  const here = fake
-    ? createFakeMachine(foundation, sources)
-    : open({ connection: own, serviceAddress: null, clusterId: null, organizationId: null })
+  const own = kind === 'docker' ? defaultConnection(settings.dockerHost) : null
+  const real = own && open({ connection: own, serviceAddress: null, clusterId: null, organizationId: null })
+  const here = fake ? createFakeMachine(foundation, sources) : real
   const missing = (name: string) => missingTool(name, tools)
   return {
     repositories: sources.repositories,
-    runtime: here.runtime,
-    imageBuilder: here.builder,
+    runtime: here?.runtime ?? null,
+    imageBuilder: here?.builder,
     engines: createDockerEngines({
-      own: fake ? null : own,
+      own,
       open,
       pin: outbound.checkMachine,
       sockets: settings.engineSockets,
@@ -318,16 +319,21 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
   patience.abort()
 }
 
+/** What the default clusters are. */
+type EngineKind = 'docker' | 'fake' | 'none'
+
 /** Starts everything; resolves when requests are answered. */
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
+  const kind: EngineKind = options.fake ? 'fake' : settings.docker ? 'docker' : 'none'
   await openDataDirectory(settings.dataDir, options.fake ? 'fake' : 'docker')
   await claimDataDirectory(settings.dataDir)
   await tryAddresses(settings)
   const foundation = await createFoundation(settings)
+  await saveEngine(foundation.database, kind !== 'none')
   const url = `http://${settings.host}:${settings.port}`
   const sampleUrl = url + samplePath
-  const disk = watchDisk(settings, foundation, options.fake)
-  const machine = createRuntimeParts(foundation, options.fake, sampleUrl)
+  const disk = watchDisk(settings, foundation, kind === 'docker')
+  const machine = createRuntimeParts(foundation, kind, sampleUrl)
   const { parts, engine, delivery } = await createParts(foundation, machine, disk)
   const learning = learnCapacities(parts)
   const organizationId = await createFirstOrganization(parts)

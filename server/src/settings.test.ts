@@ -45,6 +45,7 @@ test('an empty environment gives the documented defaults', () => {
     dataDir: resolve('.slipway'),
     databaseUrl: undefined,
     adminToken: undefined,
+    docker: true,
     sample: true,
     masterKeyFile: resolve('.slipway/keys/master'),
     outboundAllow: [],
@@ -198,7 +199,8 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   [{ SLIPWAY_ENGINE_IMAGES: 'node:22, my-base' }, { engineImages: ['node:22', 'my-base'] }],
   [{ SLIPWAY_ENGINE_IMAGES: '*' }, { engineImages: ['*'] }],
   [{ SLIPWAY_ENGINE_SOCKETS: '/run/a.sock, /run/b.sock' }, { engineSockets: ['/run/a.sock', '/run/b.sock'] }],
-  [{ DOCKER_HOST: 'unix:///run/x.sock' }, { dockerHost: 'unix:///run/x.sock' }],
+  [{ DOCKER_HOST: 'unix:///run/x.sock' }, { dockerHost: 'unix:///run/x.sock', docker: true, sample: true }],
+  [{ SLIPWAY_DOCKER: 'off' }, { docker: false, sample: false }],
   [{ SLIPWAY_LOG_LEVEL: 'debug' }, { logLevel: 'debug' }],
   [{ SLIPWAY_WEBHOOK_SCHEDULE: '0, 0.5,1' }, { webhookSchedule: [0, 0.5, 1] }],
   [{ SLIPWAY_OIDC_CLIENT_ID: 'console' }, { oidc: undefined }],
@@ -239,6 +241,7 @@ const bad: Record<string, string[]> = {
   DATABASE_URL: ['mysql://x', 'db:5432', 'postgresql://['],
   SLIPWAY_ADMIN_TOKEN: ['short', 'x'.repeat(23), 'with spaces in it, and rather long', 'x'.repeat(513)],
   SLIPWAY_SAMPLE: ['maybe'],
+  SLIPWAY_DOCKER: ['never'],
   SLIPWAY_OUTBOUND_ALLOW: ['10.0.0.0/99', 'a b'],
   SLIPWAY_RATE_LIMIT: ['-5', 'many'],
   SLIPWAY_ROUTER_PROCESSES: ['0', '65', '4-2', '1-', 'many'],
@@ -279,6 +282,15 @@ for (const [name, values] of Object.entries(bad))
       assert.equal(problems.length, 1)
       assert.match(problems[0]!, new RegExp(`^${name} must .*\\.$`))
     })
+
+test('a server without a Docker engine has no settings of one', () => {
+  const names = { DOCKER_HOST: 'unix:///run/x.sock', SLIPWAY_ENGINE_SOCKETS: '/run/a.sock', SLIPWAY_SAMPLE: 'on' }
+  assert.deepEqual(problemsOf({ ...names, SLIPWAY_DOCKER: 'off' }), [
+    'DOCKER_HOST cannot be set together with SLIPWAY_DOCKER=off.',
+    'SLIPWAY_ENGINE_SOCKETS cannot be set together with SLIPWAY_DOCKER=off.',
+    'SLIPWAY_SAMPLE=on cannot be set together with SLIPWAY_DOCKER=off.',
+  ])
+})
 
 test('an issuer needs an audience, and may be in clear text on this machine only', () => {
   const local = { SLIPWAY_OIDC_ISSUER: 'http://localhost:9000' }

@@ -70,6 +70,8 @@ export interface Settings {
   databaseUrl: string | undefined
   /** If undefined, one is generated at the first start. */
   adminToken: Secret | undefined
+  /** Whether there is a Docker engine for this server: the one that its default clusters are. */
+  docker: boolean
   /** Whether the first start deploys the sample. */
   sample: boolean
   /** The file of master keys, absolute, one key per line: the first seals, all can open. */
@@ -243,6 +245,17 @@ const readPreparation = (read: ReturnType<typeof createReader>['read']): Prepara
     contextMs: read('SLIPWAY_CONTEXT_SECONDS', 10 * minute, whole(1, 24 * hour)) * 1000,
   })
 
+/** What makes no sense without a Docker engine. */
+const refuseEngine = ({ docker, dockerHost, engineSockets, sample }: Settings): string[] => {
+  const named: [name: string, isSet: boolean][] = [
+    ['DOCKER_HOST', dockerHost !== undefined],
+    ['SLIPWAY_ENGINE_SOCKETS', engineSockets.length > 0],
+    ['SLIPWAY_SAMPLE=on', sample],
+  ]
+  if (docker) return []
+  return named.flatMap(([name, isSet]) => (isSet ? [`${name} cannot be set together with SLIPWAY_DOCKER=off.`] : []))
+}
+
 /** What makes no sense without TLS, or at the same place as something else. */
 const refuseTls = (settings: Settings, isSet: (name: string) => boolean): string[] => {
   const { host, port, routerHost, routerPort, routerTlsPort, domain, apiHost } = settings
@@ -312,6 +325,7 @@ export const parseSettings = (
   const concurrency = whole(1, 1000)
   const dataDir = dataDirOf(env)
   names.add('SLIPWAY_DATA_DIR')
+  const docker = read('SLIPWAY_DOCKER', true, onOff)
   const settings: Settings = {
     host: read('SLIPWAY_HOST', '127.0.0.1', host),
     port: read('SLIPWAY_PORT', 8080, port),
@@ -329,7 +343,8 @@ export const parseSettings = (
     dataDir,
     databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
     adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
-    sample: read('SLIPWAY_SAMPLE', true, onOff),
+    docker,
+    sample: read('SLIPWAY_SAMPLE', docker, onOff),
     masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
@@ -379,7 +394,7 @@ export const parseSettings = (
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
   problems.push(...refuseTls(settings, (name) => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''))
-  problems.push(...refuseUnknown(file, names))
+  problems.push(...refuseEngine(settings), ...refuseUnknown(file, names))
   if (problems.length > 0) throw new SettingsError(problems)
   const publicUrl = settings.publicUrl ?? addressOfApi(settings)
   return { settings: Object.freeze({ ...settings, publicUrl }), warnings: warnOfUnknown(env, names) }

@@ -10,10 +10,10 @@ import type { WorkParts } from './work/loop.ts'
 export const watchDisk = (
   { dataDir: data, dockerHost, limits, diskReserveMb }: Settings,
   { log, work }: Omit<WorkParts, 'clock'>,
-  fake: boolean,
+  hasEngine: boolean,
 ): Disk => {
   const common = { diskGb: limits.diskGb, reserveMb: diskReserveMb, clock: systemClock, log, work }
-  if (fake) return createDisk({ ...common, images: null, folders: async () => ({ data }) })
+  if (!hasEngine) return createDisk({ ...common, images: null, folders: async () => ({ data }) })
   const connection = defaultConnection(dockerHost)
   const engine = createEngine(connection)
   const isLocal = connection.kind === 'local'

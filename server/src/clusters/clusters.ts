@@ -49,6 +49,8 @@ export interface Clusters {
   of(clusterId: string, db?: Queryable): Promise<Cluster>
   /** Every one that services can run on now, once. */
   all(): readonly Cluster[]
+  /** The default one: the engine of this machine. Not connected where there is none. */
+  readonly own: Cluster
   /** What this server does with engines of other machines; null where every cluster is this machine's. */
   readonly engines: Engines | null
   /** Connects to a Kubernetes cluster; null as above. */
@@ -60,8 +62,8 @@ export interface Clusters {
 
 export interface ClustersParts {
   database: Queryable
-  /** The engine of this machine. */
-  runtime: Runtime
+  /** The engine of this machine; null where there is none. */
+  runtime: Runtime | null
   /** Without it, nothing is built there. */
   builder?: Cluster['builder']
   /** Without it, only the engine of this machine is ever connected. */
@@ -78,7 +80,7 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others,
     images: its.images,
     capacity: () => readCapacity(database, key),
   })
-  const local = make(localKey, runtime, { builder })
+  const local = make(localKey, runtime ?? noRuntime, { builder, isConnected: runtime !== null })
   const pushedBuilder = (clusterId: string): Cluster['builder'] =>
     pushes === undefined ? noBuilder : createPushedBuilder({ ...pushes, database, of }, clusterId)
   const connected = others === undefined ? null : createConnected(others, make, pushedBuilder)
@@ -98,12 +100,13 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others,
 
   return {
     of,
-    all: () => [local, ...(connected?.all() ?? [])],
+    all: () => [...(local.isConnected ? [local] : []), ...(connected?.all() ?? [])],
+    own: local,
     engines: others?.engines ?? null,
     openKubernetes: others?.openKubernetes ?? null,
     start: async () => connected?.start(),
     async close() {
-      await Promise.all([runtime.close(), connected?.close()])
+      await Promise.all([runtime?.close(), connected?.close()])
     },
   }
 }

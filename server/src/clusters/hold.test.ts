@@ -41,6 +41,7 @@ const startServer = async (all: Cluster[], clock = systemClock) => {
   const clusters: Clusters = {
     of: async () => all[0]!,
     all: () => all,
+    own: all[0]!,
     engines: null,
     openKubernetes: null,
     start: nothing,

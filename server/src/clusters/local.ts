@@ -1,10 +1,11 @@
 /**
  * Which clusters this server reaches: the default ones, one of each organization, which are all the engine of its own
- * machine; those whose credentials name a Docker engine; and those that are Kubernetes, by the kubeconfig of their
+ * machine, where it has one; those whose credentials name a Docker engine; and those that are Kubernetes, by the kubeconfig of their
  * credentials or by what a module has told. This is the one place that knows.
  */
 import { isKubernetesSql, isLocalSql, namesSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
+import { hasEngineSql } from '../store/installation.ts'
 
 /** The key of the engine of this machine, whichever organization's default cluster it is asked for. */
 export const localKey = 'local'
@@ -23,20 +24,25 @@ export const environmentKeySql = (id: string): string =>
 /** SQL: whether `k` is the credentials of a cluster's row, and names the Docker engine that the cluster is. */
 export const namesEngineSql = (row: string): string => `${namesSql(row)} and k.spec ? 'engine_url'`
 
-/** SQL: whether a cluster's row is a Docker engine that credentials name. */
-export const isEngineSql = (row: string): string => `exists (select from node k where ${namesEngineSql(row)})`
+/** SQL: whether a cluster's row is a Docker engine that this server reaches: its own, or one that credentials name. */
+export const isEngineSql = (row: string): string =>
+  `(case when ${isLocalSql(row)} then ${hasEngineSql} else exists (select from node k where ${namesEngineSql(row)}) end)`
 
 /** SQL: whether this server reaches the cluster of a row. */
-export const isReachedSql = (row: string): string =>
-  `(${isLocalSql(row)} or ${isEngineSql(row)} or ${isKubernetesSql(row)})`
+export const isReachedSql = (row: string): string => `(${isEngineSql(row)} or ${isKubernetesSql(row)})`
+
+/** Why nothing runs on the default cluster of a server that was started without an engine. */
+export const noEngineSentence =
+  'This server has no Docker engine of its own (SLIPWAY_DOCKER=off), so nothing runs on its default cluster: use a cluster whose credentials name a Docker engine or have a kubeconfig.'
 
 /** Why nothing can be deployed to the cluster of an environment; null when it can. */
 export const clusterRefusal = async (tx: Queryable, environmentId: string): Promise<string | null> => {
-  const [row] = await tx.query<{ isReached: boolean }>(
-    `select ${isReachedSql('d')} as "isReached"
+  const [row] = await tx.query<{ isReached: boolean; isDefault: boolean }>(
+    `select ${isReachedSql('d')} as "isReached", ${isLocalSql('d')} as "isDefault"
      from node e join node d on d.id = (e.spec ->> 'cluster_id')::uuid and d.kind = 'cluster' where e.id = $1`,
     [environmentId],
   )
   if (row === undefined || row.isReached) return null
+  if (row.isDefault) return noEngineSentence
   return 'This server cannot deploy to the cluster of this environment, because it does not know how to reach it. Give the cluster credentials that name a Docker engine or have a kubeconfig, or clone the environment to the default cluster.'
 }

@@ -6,6 +6,7 @@ import type { ImageAccess } from '../images/images.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { Secret } from '../lib/secret.ts'
+import { saveEngine } from '../store/installation.ts'
 import type { Cluster } from './clusters.ts'
 import { buildRefusal, createPushedBuilder, pushedName, type RegistryPlace } from './pushed-builder.ts'
 
@@ -161,4 +162,17 @@ test('the engine that builds has the architecture of the machines, and without o
   assert.match((await buildRefusal(database, cluster)) ?? '', /has no container registry/)
   assert.match(await code(builder.build(request, () => {}, signal)), /^registry_missing: /)
   for (const key of ['local', engine]) assert.equal(await buildRefusal(database, key), null)
+})
+
+test('without an engine of this machine another one of the organization builds, and without that it is said before', async (t) => {
+  const { request, engine, cluster, builder, built } = await start()
+  await setArchitecture(engine, 'AMD64')
+  await setArchitecture(cluster, 'AMD64')
+  await saveEngine(database, false)
+  t.after(() => saveEngine(database, true))
+  await builder.build(request, () => {}, signal)
+  assert.deepEqual([built, await buildRefusal(database, cluster)], [[engine], null])
+  await database.query('delete from node where id = $1', [engine])
+  assert.match((await buildRefusal(database, cluster)) ?? '', /^No Docker engine is there to build/)
+  assert.match(await code(builder.build(request, () => {}, signal)), /^builder_missing: No Docker engine/)
 })

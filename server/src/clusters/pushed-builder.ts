@@ -41,14 +41,22 @@ export interface PushedBuilderParts extends PushParts {
 const noRegistry =
   'The cluster of this environment has no container registry, so what is built cannot reach its machines: create a container registry in the organization, and name it as container_registry_id of the cluster.'
 
+const noEngine =
+  'No Docker engine is there to build for the cluster of this environment: register one as a cluster of the organization, or deploy images.'
+
 /** Why nothing can be built for services of the cluster with this key; null when it can. */
 export const buildRefusal = async (db: Queryable, key: string): Promise<string | null> => {
   if (!isUuid(key)) return null
-  const rows = await db.query(
-    `select from node c where c.id = $1 and ${isKubernetesSql('c')} and c.spec ->> 'container_registry_id' is null`,
+  const [row] = await db.query<{ hasRegistry: boolean; hasEngine: boolean }>(
+    `select c.spec ->> 'container_registry_id' is not null as "hasRegistry", exists (
+       select from node d where d.kind = 'cluster' and d.organization_id = c.organization_id and ${isEngineSql('d')}
+     ) as "hasEngine"
+     from node c where c.id = $1 and ${isKubernetesSql('c')}`,
     [key],
   )
-  return rows.length === 0 ? null : noRegistry
+  if (row === undefined) return null
+  if (!row.hasRegistry) return noRegistry
+  return row.hasEngine ? null : noEngine
 }
 
 /**
@@ -82,7 +90,7 @@ const readRow = async (db: Queryable, clusterId: string): Promise<Row> => {
 const readEngineIds = async (db: Queryable, organizationId: string): Promise<string[]> => {
   const rows = await db.query<{ id: string }>(
     `select c.id from node c where c.kind = 'cluster' and c.organization_id = $1
-       and (${isLocalSql('c')} or ${isEngineSql('c')})
+       and ${isEngineSql('c')}
      order by ${isLocalSql('c')} desc, c.created_at, c.id limit 50`,
     [organizationId],
   )
@@ -95,7 +103,9 @@ const chooseEngine = async (
   { organizationId, key }: Row,
 ): Promise<{ clusterId: string; builder: Cluster['builder'] }> => {
   const wanted = (await readCapacity(database, key))?.architecture
-  for (const clusterId of await readEngineIds(database, organizationId)) {
+  const ids = await readEngineIds(database, organizationId)
+  if (ids.length === 0) throw new DeploymentError('builder_missing', noEngine)
+  for (const clusterId of ids) {
     const { builder, key: own } = await of(clusterId)
     const architecture = (await readCapacity(database, own))?.architecture
     if (wanted === undefined || architecture === undefined || architecture === wanted) return { clusterId, builder }

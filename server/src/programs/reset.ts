@@ -101,6 +101,18 @@ const readOwner = async (): Promise<Owner | null> => {
   }
 }
 
+/** What is on the engine of this machine. */
+const removeHere = async (owner: Owner): Promise<void> => {
+  const connection = defaultConnection(settings.dockerHost)
+  await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+  const engine = createEngine(connection)
+  await createBuildContainers(engine, buildFolder(settings.dataDir, null), systemClock).sweep()
+  await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
+  await removeCaches(engine, owner.caches)
+  await removePulledImages(engine, owner.organizationIds)
+  await engine.close()
+}
+
 const removeThere = async (owner: Owner, { clusterId, organizationId, connection }: ConnectedEngine): Promise<void> => {
   await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
   const engine = createEngine(connection)
@@ -121,18 +133,11 @@ const removeEverywhere = async (owner: Owner): Promise<void> => {
 }
 
 const reset = async (): Promise<void> => {
-  const { dataDir, routerHost: host, routerPort: port, databaseUrl, dockerHost } = settings
+  const { dataDir, routerHost: host, routerPort: port, databaseUrl, docker } = settings
   await endControlPlane(dataDir)
-  const connection = defaultConnection(dockerHost)
   const owner = await readOwner()
   if (owner !== null && !(await isFake(dataDir)) && !process.argv.includes('--fake')) {
-    await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
-    const engine = createEngine(connection)
-    await createBuildContainers(engine, buildFolder(dataDir, null), systemClock).sweep()
-    await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
-    await removeCaches(engine, owner.caches)
-    await removePulledImages(engine, owner.organizationIds)
-    await engine.close()
+    if (docker) await removeHere(owner)
     await removeEverywhere(owner)
   }
   await createRouter({ dataDir, host, port, log }).stop()

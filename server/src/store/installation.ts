@@ -108,6 +108,13 @@ export const nameHosts = async (tx: Queryable, clusterId: string): Promise<void>
   await tx.query(`select pg_notify('slipway_routes', id) from unnest($1::text[]) id`, [ids])
 }
 
+/** SQL: whether the servers have a Docker engine of their own, which the default clusters are. */
+export const hasEngineSql = `not exists (select from installation where name = 'docker' and value = 'off')`
+
+export const saveEngine = async (database: Database, hasEngine: boolean): Promise<void> => {
+  await setText(database, 'docker', hasEngine ? undefined : 'off')
+}
+
 /** The operator's names for services and for the API; all hosts of services follow. */
 export const saveNames = (
   database: Database,

@@ -39,6 +39,7 @@ const createScene = async () => {
     return {
       of: async (id) => both.find(({ key }) => key === id)!,
       all: () => (all ? both : []),
+      own: both[0]!,
       engines: null,
       openKubernetes: null,
       start: async () => {},

@@ -39,6 +39,7 @@ test('deployments of a cluster that does not answer take its own places only', a
   const clusters: Clusters = {
     of: async (id) => (id === far.clusterId ? clusterOf(id, silent(far.runtime)) : clusterOf('local', near.runtime)),
     all: () => [],
+    own: clusterOf('local', near.runtime),
     engines: null,
     openKubernetes: null,
     start: async () => {},

@@ -35,9 +35,9 @@ const placesEach = 16
 /** For a place; nobody waits for an address any longer. */
 const longestWaitMs = 10_000
 
-/** Of these no name can be bought; the network, the machine or a test gives them a meaning. */
+/** Of these no name can be bought; the network, a Kubernetes cluster (`svc`), the machine or a test gives them a meaning. */
 const isOwn = (host: string): boolean =>
-  !host.includes('.') || /\.(?:localhost|local|internal|home\.arpa|test|example|invalid)$/.test(host)
+  !host.includes('.') || /\.(?:localhost|local|internal|svc|home\.arpa|test|example|invalid)$/.test(host)
 
 /** Below these, in the domain of a country, names are sold. */
 const shared = /(?:^|\.)(?:ac|co|com|edu|gov|ne|net|or|org)\.[a-z]{2}$/

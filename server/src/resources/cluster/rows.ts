@@ -3,7 +3,7 @@ import { type Context, nodeInPath } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { isEngineSql } from '../../clusters/local.ts'
 import { conflict, notFound } from '../../lib/errors.ts'
-import { isKubernetesSql, isLocalSql } from '../../store/cluster-rows.ts'
+import { isKubernetesSql } from '../../store/cluster-rows.ts'
 import type { Queryable } from '../../store/database.ts'
 
 export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')
@@ -16,7 +16,7 @@ export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spe
   return row.spec
 }
 
-const engineSql = `select case when ${isLocalSql('n')} or ${isEngineSql('n')} then 'docker'
+const engineSql = `select case when ${isEngineSql('n')} then 'docker'
   when ${isKubernetesSql('n')} then 'kubernetes' end as engine from node n where n.id = $1`
 
 /** What this server reaches as the cluster of the path: an engine that services run on, or Kubernetes; null for none. */

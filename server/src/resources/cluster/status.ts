@@ -27,7 +27,7 @@ import {
 } from '../../api/operations/schema.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainCluster, isRefusedByCluster } from '../../clusters/explain.ts'
-import { isLocal } from '../../clusters/local.ts'
+import { isLocal, noEngineSentence } from '../../clusters/local.ts'
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { readClusterLog } from './managed/log.ts'
@@ -85,8 +85,11 @@ export const engineProblem = async ({
   }
 }
 
-const connectedState = async (cluster: Cluster): Promise<State> => {
-  if (!cluster.isConnected) return { status: 'READY', is_deployed: false }
+const connectedState = async (cluster: Cluster, own: Cluster): Promise<State> => {
+  if (!cluster.isConnected) {
+    const why = cluster === own ? { error_message: noEngineSentence } : {}
+    return { status: 'READY', is_deployed: false, ...why }
+  }
   const problem = await engineProblem(cluster)
   if (problem === null) return { status: 'DEPLOYED', is_deployed: true }
   const status = problem.isRefusedLogin ? 'INVALID_CREDENTIALS' : 'DEPLOYMENT_ERROR'
@@ -95,7 +98,10 @@ const connectedState = async (cluster: Cluster): Promise<State> => {
 
 /** Of a cluster that a module makes: what its last run came to, and while it is to run, whether it answers. */
 const stateOf = async ({ parts }: Context, id: string, managed: Managed | undefined): Promise<State> => {
-  if (managed === undefined || managed.status === 'DEPLOYED') return connectedState(await parts.clusters.of(id))
+  if (managed === undefined || managed.status === 'DEPLOYED') {
+    const { of, own } = parts.clusters
+    return connectedState(await of(id), own)
+  }
   const { status, error, isConnected } = managed
   return { status, is_deployed: isConnected, ...(error === null ? {} : { error_message: error }) }
 }
@@ -124,12 +130,14 @@ const readStatus = async (context: Context, { id, spec }: Row, managed: Managed 
 const statusOf = async (context: Context, spec: Spec) =>
   (await statusesOf(context, [{ id: context.node.id, spec }]))[0]!
 
-const noRuntime = ({ kubernetes }: Spec): ApiError =>
-  badRequest(
-    kubernetes === 'PARTIALLY_MANAGED'
+const noRuntime = (spec: Spec): ApiError => {
+  if (isLocal(spec)) return badRequest(noEngineSentence)
+  return badRequest(
+    spec.kubernetes === 'PARTIALLY_MANAGED'
       ? 'This version of the server cannot deploy to clusters that are managed in part: use a cluster that is a Docker engine.'
       : 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.',
   )
+}
 
 /** Whether a module of the operator makes the cluster of the path; refuses when there is none, or its tool is missing. */
 const isManaged = async (context: Context): Promise<boolean> => {
@@ -137,6 +145,10 @@ const isManaged = async (context: Context): Promise<boolean> => {
   if (spec.kubernetes !== 'MANAGED' || isLocal(spec)) return false
   const module = moduleOf(context, spec)
   if (module === null) throw badRequest(noModuleSentence(spec))
+  if (!context.parts.clusters.own.isConnected)
+    throw badRequest(
+      'A cluster at a cloud provider is made by a tool that runs on the Docker engine of this server, and this server has none (SLIPWAY_DOCKER=off).',
+    )
   const missing = module.image === undefined ? await context.parts.builder.missingTool(module.engine) : null
   if (missing !== null) throw badRequest(missing)
   return true

@@ -4,7 +4,10 @@ import { readFileSync } from 'node:fs'
 import { pack } from 'tar-stream'
 import { exec } from '../../../src/lib/exec.ts'
 
-const archiveOf = async (fill: (archive: ReturnType<typeof pack>) => void): Promise<Buffer> => {
+/** An archive that is being written. */
+export type Archive = ReturnType<typeof pack>
+
+const archiveOf = async (fill: (archive: Archive) => void): Promise<Buffer> => {
   const archive = pack()
   fill(archive)
   archive.finalize()
@@ -15,8 +18,11 @@ const archiveOf = async (fill: (archive: ReturnType<typeof pack>) => void): Prom
 
 const digestOf = (content: Buffer | string): string => createHash('sha256').update(content).digest('hex')
 
-/** What a small image has: busybox of this machine, and programs of its own in /usr/bin. */
-export const busyboxLayer = async (programs: Record<string, string> = {}): Promise<Buffer> => {
+/** What a small image has: busybox of this machine, programs of its own in /usr/bin, and what `more` writes. */
+export const busyboxLayer = async (
+  programs: Record<string, string> = {},
+  more: (root: Archive) => void = () => {},
+): Promise<Buffer> => {
   const path = '/bin/busybox'
   const { stdout } = await exec(path, ['--list-full'], { env: {}, timeoutMs: 10_000 })
   return archiveOf((root) => {
@@ -27,6 +33,7 @@ export const busyboxLayer = async (programs: Record<string, string> = {}): Promi
     root.entry({ name: 'tmp', type: 'directory', mode: 0o1777 })
     root.entry({ name: 'etc/passwd' }, 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n')
     root.entry({ name: 'etc/group' }, 'root:x:0:\nnogroup:x:65534:\n')
+    more(root)
   })
 }
 

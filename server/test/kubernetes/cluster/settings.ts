@@ -33,7 +33,10 @@ conf_dir = ${JSON.stringify(join(folder, 'cni'))}
 config_path = ${JSON.stringify(join(folder, 'registries'))}
 `
 
-/** Each pod is a network of its own: what goes from one to another passes the rules of the services. */
+/**
+ * Each pod is a network of its own: what goes from one to another passes the rules of the services. Out of the node they
+ * come as the node, so that this machine knows where to answer.
+ */
 export const podNetwork = ({ folder }: NodePlace): object => ({
   cniVersion: '1.0.0',
   name: 'pods',
@@ -41,6 +44,7 @@ export const podNetwork = ({ folder }: NodePlace): object => ({
     {
       type: 'ptp',
       mtu: 1500,
+      ipMasq: true,
       ipam: {
         type: 'host-local',
         dataDir: join(folder, 'pod-addresses'),

@@ -5,16 +5,10 @@
 import { readFile, realpath } from 'node:fs/promises'
 import { pack } from 'tar-stream'
 import { isEngineError } from '../../../src/lib/docker/docker-engine.ts'
-import { exec } from '../../../src/lib/exec.ts'
 import { engine } from './docker.ts'
+import { librariesOf } from './libraries.ts'
 
 export const nodeImage = 'slipway-test-node:1'
-
-/** Paths of the shared libraries of a program, as its loader asks for them. */
-const librariesOf = async (program: string): Promise<string[]> => {
-  const { stdout } = await exec('ldd', [program], { env: { PATH: process.env.PATH ?? '' } })
-  return [...stdout.matchAll(/(\/\S+)/g)].map((match) => match[1]!).filter((path) => path !== `${program}:`)
-}
 
 const buildContext = async () => {
   const archive = pack()

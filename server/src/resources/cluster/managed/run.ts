@@ -6,7 +6,6 @@ import type { Parts } from '../../../api/parts.ts'
 import { readToolScript } from '../../../builds/tools.ts'
 import type { Cluster } from '../../../clusters/clusters.ts'
 import { placeOfMade } from '../../../clusters/kubernetes.ts'
-import { localKey } from '../../../clusters/local.ts'
 import { type ClusterModule, filesOf, inputsFor, moduleOfCluster } from '../../../clusters/modules.ts'
 import { mainTask, type TaskEvent, type TaskSpec } from '../../../deployments/deployments.ts'
 import { repositoryOf } from '../../../deployments/images/registry-image.ts'
@@ -226,7 +225,7 @@ const work = async (run: Run): Promise<Ending> => {
   if (module === null)
     throw new DeploymentError('module_missing', 'This server no longer has a module for the provider of this cluster.')
   if (claim.status === course.queued) await show(run, course.preparing ?? course.working)
-  if (run.cluster.builder.toolImage === undefined && module.image === undefined)
+  if (!run.cluster.isConnected || (run.cluster.builder.toolImage === undefined && module.image === undefined))
     throw new DeploymentError('build', 'This server has no engine that the tool could run on.')
   const outputs = await runTool(run, module)
   if (action === 'DRY_RUN') return { status: claim.statusBefore, error: null }
@@ -351,7 +350,7 @@ const endOf = async (run: Run): Promise<{ ending: Ending; isLeak: boolean }> => 
 
 /** Does what is asked of a cluster, and writes down what came of it. */
 export const runClaim = async (parts: Parts, claim: RunClaim, held: Held, times: RunTimes): Promise<void> => {
-  const cluster = parts.clusters.all().find(({ key }) => key === localKey)!
+  const cluster = parts.clusters.own
   const log = createClusterLog(parts.database, parts.clock, claim)
   const run: Run = { ...held, parts, claim, cluster, log, times }
   const task = taskOf(run)
