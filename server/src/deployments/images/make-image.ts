@@ -229,8 +229,8 @@ export const ensureImage = async (
   signal: AbortSignal,
 ): Promise<boolean> => {
   const { organizationId, image: reference } = release
-  // A chart is kept with its release, and its images are the cluster's business.
-  if (release.workload.chart !== undefined) return true
+  // A chart is kept with its release, and its images are the cluster's business; the image of a tool is held for each run.
+  if (release.workload.chart !== undefined || release.workload.from?.from === 'module') return true
   // Nothing is looked up or logged in to for an image that is there.
   if (await cluster.images.isHeld(organizationId, reference, signal)) return true
   if (release.source === null) return false
@@ -241,6 +241,6 @@ export const ensureImage = async (
 
 export const makeImage = (
   run: ServiceRun,
-  source: Exclude<Source, { from: 'chart' }>,
+  source: Exclude<Source, { from: 'chart' | 'module' }>,
   readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))

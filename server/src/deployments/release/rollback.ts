@@ -24,13 +24,13 @@ interface Row {
   wasSuccessful: boolean
   /** Tag of what runs now. */
   presentTag: string | null
-  /** Kept whole with its release. */
-  isChart: boolean
+  /** A chart, which is kept whole with its release, or what a module makes: no image has to be there. */
+  isWithoutImage: boolean
 }
 
 const find = async (db: Queryable, serviceId: string, where: string, values: unknown[]): Promise<Row | undefined> => {
   const [row] = await db.query<Row>(
-    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, r.workload ? 'chart' as "isChart",
+    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, (r.workload ? 'chart' or r.workload #>> '{from,from}' = 'module') as "isWithoutImage",
        ${wasSuccessfulSql} as "wasSuccessful",
        c.source ->> 'tag' as "presentTag"
      from release r join service_state s on s.service_id = r.service_id join node n on n.id = s.service_id
@@ -50,10 +50,9 @@ const unusable = (why: string) => conflict('release_not_usable', why)
 /** What was built is nowhere but on the engine. An engine that does not answer says nothing against it. */
 const isGone = async (
   parts: DeploymentParts,
-  { organizationId, clusterId, image, source, isChart }: Row,
+  { organizationId, clusterId, image, source, isWithoutImage }: Row,
 ): Promise<boolean> => {
-  // A chart is kept with its release.
-  if (source !== null || isChart) return false
+  if (source !== null || isWithoutImage) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
   const { images } = await parts.clusters.of(clusterId)
   return !(await images.isHeld(organizationId, image, signal).catch(() => true))

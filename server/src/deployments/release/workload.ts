@@ -109,14 +109,11 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
 /** All that a kind makes of a configuration. */
-export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
-  source: kind.source(spec),
-  spec: {
-    ...kind.workload(spec),
-    ...ownersLabelsIn(spec),
-    ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }),
-  },
-})
+export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => {
+  const tasks = kind.tasks?.(spec)
+  const own = { ...kind.workload(spec), ...ownersLabelsIn(spec) }
+  return { source: kind.source(spec), spec: tasks === undefined ? own : { ...own, tasks } }
+}
 
 /** For kinds whose services see no variables. */
 export const noVariables: EffectiveVariables = { env: {}, files: [], secretValues: [], origins: {} }

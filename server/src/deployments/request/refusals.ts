@@ -44,6 +44,8 @@ type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'c
   tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
+  /** The module that makes it: its cluster runs nothing then. */
+  module?: Extract<Source, { from: 'module' }>
 }
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
@@ -126,16 +128,22 @@ const versionRefusal = (
 /** What a cluster lacks for a service; null when it lacks nothing. */
 export type Lacking = (of: Needs) => string | null
 
-/** `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. */
+/**
+ * `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. `modules`: why a
+ * module cannot make something.
+ */
 export const lackingOf =
   (
     abilities: ReadonlySet<Ability>,
     limits: boolean | null,
     sizes: VolumeSizes,
     builds: string | null = null,
+    modules: (module: NonNullable<Needs['module']>) => string | null = () => null,
   ): Lacking =>
   (of) =>
-    abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes) ?? (of.from === 'git' ? builds : null)
+    of.module !== undefined
+      ? modules(of.module)
+      : (abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes) ?? (of.from === 'git' ? builds : null))
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
@@ -150,8 +158,10 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
-  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
+  const found = kind.tasks?.(spec)
+  const tasks = found === undefined ? {} : { tasks: found }
+  const made = source.from === 'module' ? { module: source } : {}
+  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from, ...made })
   if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null

@@ -32,6 +32,7 @@ import {
   showRunning,
   unlock,
 } from '../tasks/jobs.ts'
+import { moduleName } from '../tasks/modules.ts'
 import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
 import { absent, converge, convergeBack, rollOut, stopped } from './rollout.ts'
 import { enter, type ServiceRun } from './service-run.ts'
@@ -85,11 +86,12 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
 
 type ReadVariables = Parameters<typeof makeChart>[2]
 
-/** An image to run, or a chart to install. */
-const makeVersion = async (run: ServiceRun, source: Source, readVariables: ReadVariables) =>
-  source.from === 'chart'
-    ? makeChart(run, source, readVariables)
-    : { ...(await makeImage(run, source, readVariables)), chart: undefined }
+/** An image to run, a chart to install, or a module that is run as it is by then. */
+const makeVersion = async (run: ServiceRun, source: Source, readVariables: ReadVariables) => {
+  if (source.from === 'chart') return makeChart(run, source, readVariables)
+  if (source.from === 'module') return { image: moduleName(source), commit: null, source: null, chart: undefined }
+  return { ...(await makeImage(run, source, readVariables)), chart: undefined }
+}
 
 const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
   isAlone(release.workload) ? runOnce(run, release, task) : rollOut(run, release)
