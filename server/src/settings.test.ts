@@ -81,6 +81,7 @@ test('an empty environment gives the documented defaults', () => {
     tools: { tofu: undefined, terraform: undefined, helm: undefined },
     kubernetes: { runAs: undefined, ingressClass: undefined, certIssuer: undefined, ingressTls: false },
     clusterModules: undefined,
+    databaseModules: undefined,
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,
     engineSockets: [],
