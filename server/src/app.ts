@@ -257,6 +257,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),
     limits: settings.limits,
+    databaseModules: settings.databaseModules,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),

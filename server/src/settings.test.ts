@@ -88,6 +88,7 @@ test('an empty environment gives the documented defaults', () => {
       argoNamespace: 'argocd',
     },
     clusterModules: undefined,
+    databaseModules: undefined,
     imageMaxMb: 10_240,
     engineImages: settings.engineImages,
     engineSockets: [],

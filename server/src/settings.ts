@@ -6,6 +6,7 @@
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import type { PreparationLimits } from './builds/preparation/limits.ts'
+import { type DatabaseModules, databaseModulesAt } from './clusters/database-modules.ts'
 import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { domainName } from './lib/net/domain-name.ts'
@@ -130,6 +131,8 @@ export interface Settings {
   }
   /** By which clusters are made at cloud providers; undefined: by none. */
   clusterModules: ClusterModules | undefined
+  /** By which databases in MANAGED mode are made; undefined: by none. */
+  databaseModules: DatabaseModules | undefined
   /** The maximum size of an image from a registry. */
   imageMaxMb: number
   /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
@@ -383,6 +386,7 @@ export const parseSettings = (
       argoNamespace: read('SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE', 'argocd', objectName),
     }),
     clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
+    databaseModules: read<DatabaseModules | undefined>('SLIPWAY_DATABASE_MODULES', undefined, databaseModulesAt),
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
     engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
     engineSockets: read<readonly string[]>('SLIPWAY_ENGINE_SOCKETS', Object.freeze([]), socketPaths),

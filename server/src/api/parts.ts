@@ -2,6 +2,7 @@
 import type { Builder } from '../builds/builder.ts'
 import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'
+import type { DatabaseModules } from '../clusters/database-modules.ts'
 import type { ClusterModules } from '../clusters/modules.ts'
 import type { Deployments } from '../deployments/deployments.ts'
 import type { Log } from '../lib/log.ts'
@@ -63,6 +64,8 @@ export interface ApiSettings {
   pushMaxMb?: number | undefined
   /** By which clusters are made at cloud providers; default none. */
   clusterModules?: ClusterModules | undefined
+  /** By which databases in MANAGED mode are made; default none. */
+  databaseModules?: DatabaseModules | undefined
   statusVocabulary: 'auto' | 'running' | 'deployment'
   /** The first start deploys a sample application. */
   sample: boolean

@@ -1,6 +1,7 @@
 /**
  * The Terraform modules by which this server makes clusters at cloud providers: one of each provider, named by the operator
- * in a JSON file. Pure but for the reading of files: says what is wrong with such a file, and what a module is given.
+ * in a JSON file; and what they have in common with those of databases (database-modules.ts). Pure but for the reading of
+ * files: says what is wrong with such a file, and what a module is given.
  */
 import { readFileSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
@@ -10,7 +11,7 @@ import { DeploymentError } from '../lib/errors.ts'
 export const moduleProviders = ['AWS', 'GCP', 'AZURE', 'SCW'] as const
 export type ModuleProvider = (typeof moduleProviders)[number]
 
-/** What one input of a module is given: a field of the cluster, by its JSON pointer, or a value of the operator. */
+/** What one input of a module is given: a field of what it makes, by its JSON pointer, or a value of the operator. */
 export type ModuleInput = string | { value: unknown }
 
 /** Names of the module's outputs. */
@@ -21,7 +22,8 @@ export interface ModuleOutputs {
   token?: string
 }
 
-export interface ClusterModule {
+/** What every module has, whatever it makes. */
+export interface ToolModule {
   engine: 'terraform' | 'tofu'
   /** An image that has the tool; without it the operator's program is used. */
   image?: string
@@ -30,25 +32,30 @@ export interface ClusterModule {
   /** Of a module of a registry. */
   version?: string
   inputs: Readonly<Record<string, ModuleInput>>
+  /** Names of the module's outputs, by what they mean here. */
+  outputs: object
+  timeoutMinutes: number
+}
+
+export interface ClusterModule extends ToolModule {
   outputs: ModuleOutputs
   /** Versions of Kubernetes, the oldest first. Empty: the module does not upgrade. */
   versions: readonly string[]
-  timeoutMinutes: number
 }
 
 export type ClusterModules = Readonly<Partial<Record<ModuleProvider, ClusterModule>>>
 
-export const isFolder = ({ source }: Pick<ClusterModule, 'source'>): boolean => isAbsolute(source)
+export const isFolder = ({ source }: Pick<ToolModule, 'source'>): boolean => isAbsolute(source)
 
-type Fields = Record<string, unknown>
+export type Fields = Record<string, unknown>
 
-const isFields = (value: unknown): value is Fields =>
+export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-const name = /^[A-Za-z_][\w-]{0,99}$/
+export const outputName = /^[A-Za-z_][\w-]{0,99}$/
 // What a template of the tool would begin with is in no address.
 const address = /^(?!.*[$%]\{)[!-~]{1,1000}$/
-const version = /^[\w.+-]{1,64}$/
+export const versionText = /^[\w.+-]{1,64}$/
 const pointer = /^(\/[^/]{1,200}){0,10}$/
 const longestMinutes = 24 * 60
 
@@ -56,7 +63,10 @@ const isInput = (value: unknown): boolean =>
   typeof value === 'string' ? pointer.test(value) : isFields(value) && Object.keys(value).join() === 'value'
 
 /** What each field must be, as the end of a sentence; those of a module are checked in this order. */
-const rules: Record<string, { must: string; isGood(value: unknown): boolean; needed?: true }> = {
+export type Rules = Readonly<Record<string, { must: string; isGood(value: unknown): boolean; needed?: true }>>
+
+/** Of every module. */
+export const toolRules: Rules = {
   engine: { must: '"terraform" or "tofu"', isGood: (value) => value === 'terraform' || value === 'tofu' },
   image: {
     must: 'the name of an image, such as "hashicorp/terraform:1.11.4"',
@@ -67,17 +77,26 @@ const rules: Record<string, { must: string; isGood(value: unknown): boolean; nee
     isGood: (value) => typeof value === 'string' && address.test(value) && !/^\.\.?(\/|$)/.test(value),
     needed: true,
   },
-  version: { must: 'a version', isGood: (value) => typeof value === 'string' && version.test(value) },
+  version: { must: 'a version', isGood: (value) => typeof value === 'string' && versionText.test(value) },
   inputs: {
     must: 'an object of input names, each with a JSON pointer such as "/region", or {"value": …}',
-    isGood: (value) => isFields(value) && Object.entries(value).every(([key, each]) => name.test(key) && isInput(each)),
+    isGood: (value) =>
+      isFields(value) && Object.entries(value).every(([key, each]) => outputName.test(key) && isInput(each)),
   },
+  timeout_minutes: {
+    must: `a whole number from 1 to ${longestMinutes}`,
+    isGood: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= longestMinutes,
+  },
+}
+
+const rules: Rules = {
+  ...toolRules,
   outputs: {
     must: 'an object with "kubeconfig", or with "host" and "token" and perhaps "ca": each the name of an output',
     isGood: (value) =>
       isFields(value) &&
       Object.entries(value).every(
-        ([key, each]) => ['kubeconfig', 'host', 'ca', 'token'].includes(key) && name.test(String(each)),
+        ([key, each]) => ['kubeconfig', 'host', 'ca', 'token'].includes(key) && outputName.test(String(each)),
       ) &&
       (value.kubeconfig !== undefined) !== (value.host !== undefined && value.token !== undefined),
     needed: true,
@@ -87,16 +106,13 @@ const rules: Record<string, { must: string; isGood(value: unknown): boolean; nee
     isGood: (value) =>
       Array.isArray(value) &&
       value.length <= 50 &&
-      value.every((each) => version.test(String(each))) &&
+      value.every((each) => versionText.test(String(each))) &&
       new Set(value).size === value.length,
-  },
-  timeout_minutes: {
-    must: `a whole number from 1 to ${longestMinutes}`,
-    isGood: (value) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= longestMinutes,
   },
 }
 
-const wrongIn = (fields: Fields): string | null => {
+/** What is wrong with a module; null when nothing. Pure. */
+export const wrongIn = (fields: Fields, rules: Rules): string | null => {
   const unknown = Object.keys(fields).find((key) => rules[key] === undefined)
   if (unknown !== undefined) return `has an unknown field "${unknown.slice(0, 100)}"`
   for (const [key, { must, isGood, needed }] of Object.entries(rules)) {
@@ -108,18 +124,25 @@ const wrongIn = (fields: Fields): string | null => {
   return null
 }
 
-const moduleOf = (fields: Fields): ClusterModule => ({
-  engine: (fields.engine ?? 'terraform') as ClusterModule['engine'],
+/** What every module has, of fields that are as `toolRules` say. Pure. */
+export const toolModuleOf = (fields: Fields): ToolModule => ({
+  engine: (fields.engine ?? 'terraform') as ToolModule['engine'],
   ...(fields.image === undefined ? {} : { image: String(fields.image) }),
   source: String(fields.source),
   ...(fields.version === undefined ? {} : { version: String(fields.version) }),
-  inputs: (fields.inputs ?? {}) as ClusterModule['inputs'],
-  outputs: fields.outputs as ModuleOutputs,
-  versions: ((fields.versions ?? []) as unknown[]).map(String),
+  inputs: (fields.inputs ?? {}) as ToolModule['inputs'],
+  outputs: fields.outputs as object,
   timeoutMinutes: Number(fields.timeout_minutes ?? 60),
 })
 
-const readJson = (text: string): unknown => {
+const moduleOf = (fields: Fields): ClusterModule => ({
+  ...toolModuleOf(fields),
+  outputs: fields.outputs as ModuleOutputs,
+  versions: ((fields.versions ?? []) as unknown[]).map(String),
+})
+
+/** The value of a JSON text; undefined for what is none. */
+export const readJson = (text: string): unknown => {
   try {
     return JSON.parse(text)
   } catch {
@@ -136,7 +159,7 @@ export const parseClusterModules = (text: string): ClusterModules | string => {
     const provider = moduleProviders.find((each) => each === key)
     if (provider === undefined)
       return `a file whose names are ${moduleProviders.join(', ')}: "${key.slice(0, 100)}" is none of them`
-    const wrong = isFields(fields) ? wrongIn(fields) : 'must be an object'
+    const wrong = isFields(fields) ? wrongIn(fields, rules) : 'must be an object'
     if (wrong !== null) return `a file of modules: that of ${provider} ${wrong}`
     modules[provider] = Object.freeze(moduleOf(fields as Fields))
   }
@@ -145,17 +168,23 @@ export const parseClusterModules = (text: string): ClusterModules | string => {
 
 const longestFile = 1_048_576
 
-/** For the settings: the modules of the file at a path. */
-export const clusterModulesAt = (path: string): { value: ClusterModules } | string => {
+/** For the settings: the modules of the file at a path, or what it must be. */
+export const modulesAt = <Modules>(
+  path: string,
+  parse: (text: string) => Modules | string,
+): { value: Modules } | string => {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch {
     return 'the path of a readable JSON file'
   }
-  const parsed = text.length > longestFile ? 'a file of at most 1 MiB' : parseClusterModules(text)
+  const parsed = text.length > longestFile ? 'a file of at most 1 MiB' : parse(text)
   return typeof parsed === 'string' ? parsed : { value: parsed }
 }
+
+export const clusterModulesAt = (path: string): { value: ClusterModules } | string =>
+  modulesAt(path, parseClusterModules)
 
 /** The module by which clusters of such a configuration are made; null where there is none. */
 export const moduleOfCluster = (
@@ -171,8 +200,8 @@ const stepInto = (value: unknown, part: string): unknown => {
 const valueAt = (document: unknown, path: string): unknown =>
   path === '' ? document : path.slice(1).split('/').reduce(stepInto, document)
 
-/** The inputs of a module, from what a cluster is; a field that is not set leaves the module's default. Pure. */
-export const inputsFor = ({ inputs }: ClusterModule, document: object): Fields => {
+/** The inputs of a module, from what it makes; a field that is not set leaves the module's default. Pure. */
+export const inputsFor = ({ inputs }: Pick<ToolModule, 'inputs'>, document: object): Fields => {
   const given = Object.entries(inputs).map(([key, input]) => [
     key,
     typeof input === 'string' ? valueAt(document, input) : input.value,
@@ -181,13 +210,13 @@ export const inputsFor = ({ inputs }: ClusterModule, document: object): Fields =
 }
 
 /** Whether a module is given all of a field, or some of it. Pure. */
-export const readsField = ({ inputs }: ClusterModule, field: string): 'all' | 'some' | 'nothing' => {
+export const readsField = ({ inputs }: Pick<ToolModule, 'inputs'>, field: string): 'all' | 'some' | 'nothing' => {
   const pointers = Object.values(inputs).filter((input) => typeof input === 'string')
   if (pointers.some((each) => each === field || field.startsWith(`${each}/`))) return 'all'
   return pointers.some((each) => each.startsWith(`${field}/`)) ? 'some' : 'nothing'
 }
 
-interface ModuleFile {
+export interface ModuleFile {
   path: string
   content: string
 }
@@ -219,7 +248,7 @@ const readFolder = async (folder: string): Promise<ModuleFile[]> => {
 }
 
 /** A module around one that the tool fetches. */
-const around = ({ source, version, outputs }: ClusterModule, names: readonly string[]): ModuleFile => {
+const around = ({ source, version, outputs }: ToolModule, names: readonly string[]): ModuleFile => {
   const given = Object.fromEntries(names.map((each) => [each, `\${var.${each}}`]))
   const told = Object.values(outputs).map((each: string) => [
     each,
@@ -234,5 +263,5 @@ const around = ({ source, version, outputs }: ClusterModule, names: readonly str
 }
 
 /** What the tool runs on, for these inputs. Rejects with `module_refused`. */
-export const filesOf = async (module: ClusterModule, inputs: object): Promise<ModuleFile[]> =>
+export const filesOf = async (module: ToolModule, inputs: object): Promise<ModuleFile[]> =>
   isFolder(module) ? readFolder(module.source) : [around(module, Object.keys(inputs))]

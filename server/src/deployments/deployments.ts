@@ -10,6 +10,7 @@ import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
 import type { OwnPushes } from './pushes/own.ts'
 import type { Problem, Restarts } from './status/problems.ts'
+import type { Output } from './tasks/outputs.ts'
 
 export type { Accepted, OwnApplication, OwnPush, OwnPushes, OwnRef } from './pushes/own.ts'
 
@@ -54,7 +55,7 @@ export interface ChartSpec {
   setJson: ValuePair[]
 }
 
-/** Where a service's image comes from, or the chart or the app that it is. */
+/** Where a service's image comes from, or the chart or the app that it is, or the module that makes it. */
 export type Source =
   | ({ from: 'git' } & BuildSpec)
   | ({ from: 'chart' } & ChartSpec)
@@ -66,6 +67,14 @@ export type Source =
       /** Repository without host and tag: `library/postgres`. */
       name: string
       tag: string
+    }
+  | {
+      /** Made by a module of the operator, by the cluster's provider and the type of what it makes. */
+      from: 'module'
+      provider: string
+      type: string
+      /** What the module can read of the configuration, in the API's words. */
+      fields: Readonly<Record<string, unknown>>
     }
 
 /** Whether a build needs a tool installed by this server's operator, because no image provides it. */
@@ -146,9 +155,9 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   workload(spec: Kept): WorkloadSpec
   /**
    * Named programs that run to their end. With 0 instances they are all that there is: a deploy, a stop and a delete run
-   * what they say. Beside instances they run by the clock or by a forced event.
+   * what they say. Beside instances they run by the clock or by a forced event. Undefined: such a service never has any.
    */
-  tasks?(spec: Kept): Tasks
+  tasks?(spec: Kept): Tasks | undefined
   /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
   moveRefusal?(from: string, to: string): string | null
   /**
@@ -156,6 +165,11 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
    * for kinds whose services see variables. Does not count for whether a service is out of date.
    */
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
+  /**
+   * Of a kind whose source is a module: what neighbours are told, of what it has told under the names of its outputs.
+   * Throws a `DeploymentError` for what cannot be used.
+   */
+  told?(source: Extract<Source, { from: 'module' }>, values: Readonly<Record<string, string>>): Output[]
   /** Files beside those of the variables, made of the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
   /** JSON pointers to the sizes of its volumes, in the order of its workload's. */

@@ -1,6 +1,7 @@
 /** What the deployment engine works with; wired once in app.ts. */
 import type { Builder } from '../builds/builder.ts'
 import type { Clusters } from '../clusters/clusters.ts'
+import type { DatabaseModules } from '../clusters/database-modules.ts'
 import type { Kind } from '../kinds.ts'
 import type { KeyedLock } from '../lib/concurrency/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
@@ -54,6 +55,8 @@ export interface DeploymentParts {
   outbound?: Outbound | undefined
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
   checkAddress(url: URL): Promise<unknown>
+  /** By which databases in MANAGED mode are made; default none. */
+  databaseModules?: DatabaseModules | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
   /** Whether there is room for images; without it there always is. */

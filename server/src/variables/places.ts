@@ -59,10 +59,14 @@ interface PublishedPort {
 }
 
 /**
- * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
- * before and after that. `{outside}` stands for the name by which people reach this machine.
+ * What a service tells its neighbours beside its hosts: as it is; or sealed in this field of its row, with what stands
+ * before and after that; or what its last run told under this name, empty before the first one. `{outside}` stands for
+ * the name by which people reach this machine.
  */
-type BuiltInValues = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
+type BuiltInValues = Record<
+  string,
+  { value?: string; sealed?: string; before?: string; after?: string; output?: string; isSecret?: boolean }
+>
 
 export interface PlaceRow {
   id: string
@@ -135,17 +139,25 @@ export const siblingsColumns = `
 /** The alias that every service has on its environment's network whatever its name is (deployments/release/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
-const builtInValuesOf = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
+const outputOf = ({ outputs }: ServiceRow, name: string, opened: Record<string, string>): string => {
+  const found = (outputs ?? []).find((each) => each.name === name)
+  return found === undefined ? '' : (found.value ?? opened[found.id] ?? '')
+}
+
+const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
   const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
   return Object.fromEntries(
-    Object.entries(told ?? {}).map(([name, { value, sealed, before, after }]) => [
-      name,
-      sealed === undefined
-        ? { value: fill(value) }
-        : { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true },
-    ]),
+    Object.entries(row.built_in ?? {}).map(([name, { value, sealed, before, after, output, isSecret }]) => {
+      if (output !== undefined) return [name, { value: outputOf(row, output, opened), isSecret: isSecret === true }]
+      if (sealed === undefined) return [name, { value: fill(value) }]
+      return [name, { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true }]
+    }),
   )
 }
+
+/** Whether what its runs told is what it tells, in place of variables of their own. */
+const isMade = ({ built_in: told }: ServiceRow): boolean =>
+  Object.values(told ?? {}).some(({ output }) => output !== undefined)
 
 /** Where each public TCP and UDP port is reached; PORT_EXTERNAL is the first one's. */
 const outsideOf = ({ outside }: ServiceRow): BuiltInService['more'] =>
@@ -174,7 +186,7 @@ export const toService = (
   name: row.name,
   type: typeOf(row.kind),
   ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
-  internalHost: internalHost(row.id),
+  internalHost: isMade(row) ? outputOf(row, 'HOST', opened) : internalHost(row.id),
   externalHost: row.host ?? (row.outside === null ? null : outsideHost),
   gitBranch: row.branch,
   gitCommitId: row.commit,
@@ -183,7 +195,7 @@ export const toService = (
     ...builtInValuesOf(row, outsideHost, opened),
     ...outsideOf(row),
   },
-  outputs: outputsOf(row, opened),
+  outputs: isMade(row) ? {} : outputsOf(row, opened),
 })
 
 const tellsOfItself = (row: PlaceRow): row is PlaceRow & { kind: Kind } =>

@@ -87,6 +87,7 @@ Container, Job | /auto_deploy | test/pushes-told | a tag that moves deploys the 
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
 Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /instance_type /disk_type /action | src/resources/kinds/managed-database | a database is planned, made, told to its neighbours, changed, stopped, started and destroyed by its module
 Database | /accessibility | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Database | /cpu /memory | src/resources/kinds/database | an omitted memory is what the image needs, a memory that is sent stays
 Database | /storage | src/resources/service/volume-sizes | volumes of a clone are its own, and are limited to the sizes of their source
@@ -289,6 +290,9 @@ Terraform | /terraform_files_source/git_repository/provider=BITBUCKET,GITHUB,GIT
 Application, Container | /deployment.update_strategy.type=RollingUpdate,Recreate | src/facets/settings/advanced-settings | settings of containers reach the containers of the next deployment
 Database | /type=POSTGRESQL,MYSQL,MONGODB,REDIS | src/resources/kinds/database | each type is described by its image, port, files, probe, login and environment
 Database | /mode=CONTAINER | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
+Database | /mode=MANAGED /disk_type=gp3 /action=PLAN | src/resources/kinds/managed-database | a database is planned, made, told to its neighbours, changed, stopped, started and destroyed by its module
+Database | /disk_type=gp2 | src/resources/kinds/managed-database | a clone of an environment has a database of its own, and deleting it destroys nothing of the other
+Database | /action=FORCE_UNLOCK | src/resources/kinds/managed-database | a run that is lost keeps the state locked until a person has looked
 Database | /accessibility=PRIVATE,PUBLIC | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Job | ?forceEvent=START,STOP,DELETE | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
 Job | ?forceEvent=CRON | src/deployments/tasks/jobs | a stop ends the run under way and no other begins; a forced run leaves the clock alone

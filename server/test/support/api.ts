@@ -218,6 +218,7 @@ const createParts = async (
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
     limits: settings.limits,
+    databaseModules: settings.databaseModules,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),
     environmentLock: createKeyedLock(),

@@ -64,10 +64,11 @@ AC | /deployment.update_strategy.type | Recreate: the old version ends first | r
 AC | /deployment.lifecycle… | run in the container | postStart and preStop |
 AC | /network.… | how the router treats requests | refused when it is changed and a port is public | network-settings
 ACJ | /security.read_only_root_filesystem | read-only root | readOnlyRootFilesystem |
-D | /type /version | image | image, as the user of its own that the image has |
-D | /mode | a container | a StatefulSet |
-D | /storage | volume | PersistentVolumeClaim of the StatefulSet | volumes
-D | /accessibility | PUBLIC: port of the router | PUBLIC: port of a LoadBalancer | tcp-ports
+D | /type /version | image; MANAGED: read by the operator's module | image, as the user of its own that the image has; MANAGED: the same as on Docker |
+D | /mode | CONTAINER: a container. MANAGED: what the operator's Terraform module makes, run on the engine of Slipway's own machine | CONTAINER: a StatefulSet. MANAGED: the same as on Docker |
+D | /instance_type /disk_type /action | only with MANAGED: read by the operator's module; a plan, or the freeing of its state | the same |
+D | /storage | volume; MANAGED: read by the operator's module | PersistentVolumeClaim of the StatefulSet; MANAGED: the same as on Docker | volumes
+D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer; MANAGED: the same as on Docker | tcp-ports
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts

@@ -241,7 +241,7 @@ export const ensureImage = async (
 
 export const makeImage = (
   run: ServiceRun,
-  source: Exclude<Source, { from: 'chart' | 'app' }>,
+  source: Exclude<Source, { from: 'chart' | 'app' | 'module' }>,
   readVariables: (commitId: string) => Promise<EffectiveVariables>,
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))
 

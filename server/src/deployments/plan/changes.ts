@@ -117,6 +117,10 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   setJson: ['values_override', 'set_json'],
   waitSeconds: ['timeout_sec'],
   allowClusterWide: ['allow_cluster_wide_resources'],
+  // What makes it.
+  provider: ['cloud_provider'],
+  type: ['type'],
+  fields: [],
   registryId: ['registry_id'],
   name: ['image_name'],
   tag: ['tag'],

@@ -39,6 +39,7 @@ import { defaultOrder } from '../request/stages.ts'
 import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
+import { moduleStopRefusal } from '../tasks/modules.ts'
 import { taskFor } from '../tasks/tasks.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
@@ -289,6 +290,8 @@ const refusalOf = async (
   const kind = kindOf(parts, row.kind)
   const candidate = { ...row, released: row.releaseId !== null }
   const state = stateRefusal(action, candidate, wholeEnvironment)
+  if (state === null && action === 'STOP' && candidate.released)
+    return moduleStopRefusal(parts.databaseModules, kind.source(row.spec))
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
   const refusal = await deployRefusal(
     kind,

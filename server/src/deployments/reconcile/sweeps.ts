@@ -1,9 +1,10 @@
 /** Removes what runs without belonging to anything. If one thing cannot be removed, the others still are. */
 import type { Cluster } from '../../clusters/clusters.ts'
-import { keySql } from '../../clusters/local.ts'
+import { keySql, localKey } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Owned, ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { openStates } from '../status/states.ts'
 import { isTaskId, ownerOfTask } from '../tasks/ids.ts'
 import { endTaskOf, openOwners } from '../tasks/state.ts'
 
@@ -24,11 +25,13 @@ export const logFailure = async (
   }
 }
 
-/** Or a cluster that a tool is at work for, which has a network of its own then. */
+/** Or a cluster, or a service, that a tool is at work for, which has a network of its own then. */
 const existing = async (parts: DeploymentParts, kind: 'service' | 'environment', ids: Iterable<string>) => {
   const rows = await parts.database.query<{ id: string }>(
     `select id from node where id = any($1) and (name_scope = $2 or kind = $2)
-     union all select id from managed_cluster where id = any($1) and run_id is not null`,
+     union all select id from managed_cluster where id = any($1) and run_id is not null
+     union all select w.service_id from deployment_service w join deployment d on d.id = w.deployment_id
+       where w.service_id = any($1) and d.state in ${openStates}`,
     [[...ids].filter(isUuid), kind],
   )
   return new Set(rows.map(({ id }) => id))
@@ -61,8 +64,12 @@ export const sweepUnknown = async (
       await logFailure(parts, { environmentId }, signal, () => runtime.removeEnvironment(environmentId, signal))
 }
 
-/** Those that another cluster's rows stand for: what an engine says of them is not to be believed. */
+/**
+ * Those that another cluster's rows stand for: what an engine says of them is not to be believed. That of this machine is,
+ * and runs the tools of all.
+ */
 const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceIds: readonly string[]) => {
+  if (key === localKey) return new Set<string>()
   const rows = await database.query<{ id: string }>(
     `select s.service_id as id from service_state s join node c on c.id = s.cluster_id
      where s.service_id = any($1) and ${keySql('c')} <> $2`,

@@ -12,6 +12,7 @@ import { openGitSource } from '../images/git-source.ts'
 import { type ImageSource, openRegistry } from '../images/registry-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { Version } from '../plan/plan.ts'
+import { moduleName } from '../tasks/modules.ts'
 import type { Release } from './releases.ts'
 
 const headTimeoutMs = 5000
@@ -123,6 +124,10 @@ export const nextVersion = async (
   current: Release | null,
   signal: AbortSignal,
 ): Promise<Version> => {
+  if (source.from === 'module') {
+    const [from, to] = [current?.image ?? null, moduleName(source)]
+    return { of: 'image', from, to, fromName: from, toName: to }
+  }
   if (source.from === 'image') return nextImage(parts, cluster, organizationId, requested, source, current, signal)
   if (source.from === 'chart' && !('git' in source.chart))
     return nextChart(source.chart, source.valuesFiles !== null, requested, current)

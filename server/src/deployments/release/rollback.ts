@@ -24,13 +24,14 @@ interface Row {
   wasSuccessful: boolean
   /** Tag of what runs now. */
   presentTag: string | null
-  /** Kept whole with its release. */
+  /** A chart or an app, which is kept whole with its release, or what a module makes: no image has to be there. */
   hasNoImage: boolean
 }
 
 const find = async (db: Queryable, serviceId: string, where: string, values: unknown[]): Promise<Row | undefined> => {
   const [row] = await db.query<Row>(
-    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source, r.workload ?| array['chart', 'app'] as "hasNoImage",
+    `select r.id, r.organization_id as "organizationId", s.kind, n.name, r.image, r.cluster_id as "clusterId", r.source,
+       (r.workload ?| array['chart', 'app'] or r.workload #>> '{from,from}' = 'module') as "hasNoImage",
        ${wasSuccessfulSql} as "wasSuccessful",
        c.source ->> 'tag' as "presentTag"
      from release r join service_state s on s.service_id = r.service_id join node n on n.id = s.service_id
@@ -52,7 +53,6 @@ const isGone = async (
   parts: DeploymentParts,
   { organizationId, clusterId, image, source, hasNoImage }: Row,
 ): Promise<boolean> => {
-  // What a chart or an app is made of is kept with its release.
   if (source !== null || hasNoImage) return false
   const signal = AbortSignal.timeout(lookUpDeadlineMs)
   const { images } = await parts.clusters.of(clusterId)

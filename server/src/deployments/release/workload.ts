@@ -53,9 +53,12 @@ export interface SealedContent {
   app?: AppContent | undefined
 }
 
-/** It is what a chart or an app makes: its images are the cluster's business. */
-export const hasNoImage = ({ chart, app }: Pick<FrozenWorkload, 'chart' | 'app'>): boolean =>
-  chart !== undefined || app !== undefined
+/**
+ * It is what a chart or an app makes, whose images are the cluster's business, or what a module makes, for each run of
+ * which the image of the tool is held.
+ */
+export const hasNoImage = ({ chart, app, from }: Pick<FrozenWorkload, 'chart' | 'app' | 'from'>): boolean =>
+  chart !== undefined || app !== undefined || from?.from === 'module'
 
 export const thawWorkload = (
   { tasks: _, from: __, chart, app, ...frozen }: FrozenWorkload,
@@ -123,14 +126,11 @@ export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
 /** All that a kind makes of a configuration. */
-export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => ({
-  source: kind.source(spec),
-  spec: {
-    ...kind.workload(spec),
-    ...ownersLabelsIn(spec),
-    ...(kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }),
-  },
-})
+export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => {
+  const tasks = kind.tasks?.(spec)
+  const own = { ...kind.workload(spec), ...ownersLabelsIn(spec) }
+  return { source: kind.source(spec), spec: tasks === undefined ? own : { ...own, tasks } }
+}
 
 /** For kinds whose services see no variables. */
 export const noVariables: EffectiveVariables = { env: {}, files: [], secretValues: [], origins: {} }

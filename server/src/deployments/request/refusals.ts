@@ -45,6 +45,8 @@ type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'c
   tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
+  /** The module that makes it: its cluster runs nothing then. */
+  module?: Extract<Source, { from: 'module' }>
 }
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
@@ -134,8 +136,8 @@ const versionRefusal = (
 export type Lacking = (of: Needs) => Promise<string | null>
 
 /**
- * `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. `app`: why an
- * app cannot be deployed there, as the cluster says now.
+ * `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. `modules`: why a
+ * module cannot make something. `app`: why an app cannot be deployed there, as the cluster says now.
  */
 export const lackingOf =
   (
@@ -143,13 +145,16 @@ export const lackingOf =
     limits: boolean | null,
     sizes: VolumeSizes,
     builds: string | null = null,
+    modules: (module: NonNullable<Needs['module']>) => string | null = () => null,
     app: (settings: AppSettings) => Promise<string | null> = async () => null,
   ): Lacking =>
   async (of) =>
-    abilityRefusal(abilities, of) ??
-    sizeRefusal(sizes, limits, of.volumes) ??
-    (of.from === 'git' ? builds : null) ??
-    (of.app === undefined ? null : app(of.app))
+    of.module !== undefined
+      ? modules(of.module)
+      : (abilityRefusal(abilities, of) ??
+        sizeRefusal(sizes, limits, of.volumes) ??
+        (of.from === 'git' ? builds : null) ??
+        (of.app === undefined ? null : app(of.app)))
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
@@ -164,8 +169,10 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
-  const lacks = await lacking({ ...kind.workload(spec), ...tasks, from: source.from })
+  const found = kind.tasks?.(spec)
+  const tasks = found === undefined ? {} : { tasks: found }
+  const made = source.from === 'module' ? { module: source } : {}
+  const lacks = await lacking({ ...kind.workload(spec), ...tasks, from: source.from, ...made })
   if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null

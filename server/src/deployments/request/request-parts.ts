@@ -7,18 +7,29 @@ import { usualLimits } from '../../limits/limits.ts'
 import type { AppSettings } from '../../runtimes/apps.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
+import { moduleRefusal, moduleStopRefusal } from '../tasks/modules.ts'
 import { type Lacking, lackingOf } from './refusals.ts'
 import type { RequestParts } from './request.ts'
 
+const noEngine =
+  'A database in MANAGED mode is made by a tool that runs on the Docker engine of this server, and this server has none (SLIPWAY_DOCKER=off).'
+
 /** What a cluster lacks, as it last said. */
 export const readLacking = async (
-  { volumeSizes = 'auto' }: Pick<DeploymentParts, 'volumeSizes'>,
+  {
+    volumeSizes = 'auto',
+    databaseModules,
+    clusters,
+  }: Pick<DeploymentParts, 'volumeSizes' | 'databaseModules' | 'clusters'>,
   db: Queryable,
   { key, runtime }: Cluster,
 ): Promise<Lacking> => {
   const capacity = volumeSizes === 'auto' ? null : await readCapacity(db, key)
+  const builds = await buildRefusal(db, key)
+  const modules = (source: Parameters<typeof moduleRefusal>[1]) =>
+    clusters.own.isConnected ? moduleRefusal(databaseModules, source) : noEngine
   const app = async (settings: AppSettings) => (await runtime.appRefusal?.(settings)) ?? null
-  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, await buildRefusal(db, key), app)
+  return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, builds, modules, app)
 }
 
 export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({
@@ -27,5 +38,6 @@ export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({
   disk: parts.disk,
   missingTool: (name) => parts.builder.missingTool(name),
   lackingOf: async (tx, clusterId) => readLacking(parts, tx, await parts.clusters.of(clusterId, tx)),
+  stopRefusal: (source) => moduleStopRefusal(parts.databaseModules, source),
   kindOf: (kind: Kind) => kindOf(parts, kind),
 })

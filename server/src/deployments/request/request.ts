@@ -11,7 +11,7 @@ import type { Limits } from '../../limits/limits.ts'
 import { refuseLongQueue } from '../../limits/queue-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
-import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest } from '../deployments.ts'
+import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest, Source } from '../deployments.ts'
 import { canonical } from '../release/workload.ts'
 import { writeDeploymentLines } from '../run/log.ts'
 import {
@@ -48,6 +48,8 @@ export interface RequestParts {
   missingTool(name: string): Promise<string | null>
   /** Of a cluster that services can be deployed to. */
   lackingOf(tx: Queryable, clusterId: string): Promise<Lacking>
+  /** Why what is made from this cannot be stopped. */
+  stopRefusal(source: Source): string | null
   limits: Pick<Limits, 'queued'>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
@@ -85,6 +87,7 @@ const chooseDeployable = async (
   services: readonly ServiceRow[],
   parts: RequestParts,
 ): Promise<Chosen> => {
+  if (request.action === 'STOP') return chooseStoppable(services, parts)
   if (!deployingActions.has(request.action)) return { services: [...services], leftOut: [] }
   const cluster = await clusterRefusal(tx, request.environmentId)
   if (cluster !== null) throw badRequest(cluster, undefined, 'cluster_not_deployable')
@@ -99,13 +102,29 @@ const chooseDeployable = async (
     if (refusal !== null) refusals.set(service.id, refusal)
     else if (error !== null) throw error
   }
-  const left = services.filter(({ id }) => !refusals.has(id))
+  const chosen = withoutRefused(services, refusals)
   const [first] = refusals.values()
-  if (first !== undefined && (!request.wholeEnvironment || left.length === 0))
+  if (first !== undefined && (!request.wholeEnvironment || chosen.services.length === 0))
     throw badRequest(first, undefined, 'not_deployable')
-  const isLeftOut = ({ id }: ServiceRow): boolean => refusals.has(id)
-  const sentence = ({ id, name }: ServiceRow): string => `${name} is left out: ${refusals.get(id)}`
-  return { services: left, leftOut: services.filter(isLeftOut).map(sentence) }
+  return chosen
+}
+
+const withoutRefused = (services: readonly ServiceRow[], refusals: ReadonlyMap<string, string>): Chosen => ({
+  services: services.filter(({ id }) => !refusals.has(id)),
+  leftOut: services.flatMap(({ id, name }) => (refusals.has(id) ? [`${name} is left out: ${refusals.get(id)}`] : [])),
+})
+
+/** Those of several that cannot be stopped are left as they are. */
+const chooseStoppable = (services: readonly ServiceRow[], parts: RequestParts): Chosen => {
+  const refusals = new Map<string, string>()
+  for (const { id, kind, spec, released } of services) {
+    const refusal = released ? parts.stopRefusal(parts.kindOf(kind).source(spec)) : null
+    if (refusal !== null) refusals.set(id, refusal)
+  }
+  const chosen = withoutRefused(services, refusals)
+  const [first] = refusals.values()
+  if (first !== undefined && chosen.services.length === 0) throw badRequest(first, undefined, 'not_stoppable')
+  return chosen
 }
 
 /** All that is asked of each service, whatever it is. */

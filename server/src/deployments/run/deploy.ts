@@ -40,6 +40,7 @@ import {
   showRunning,
   unlock,
 } from '../tasks/jobs.ts'
+import { moduleName } from '../tasks/modules.ts'
 import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
 import { absent, converge, convergeBack, rollOut, stopped } from './rollout.ts'
 import { enter, type ServiceRun } from './service-run.ts'
@@ -97,13 +98,14 @@ const secretsOf = ({ secretValues }: EffectiveVariables, app: SealedContent['app
 
 type ReadVariables = Parameters<typeof makeChart>[2]
 
-/** An image to run, a chart to install, or an app for an Argo CD. */
+/** An image to run, a chart to install, an app for an Argo CD, or a module that is run as it is by then. */
 const makeVersion = async (
   run: ServiceRun,
   source: Source,
   readVariables: ReadVariables,
 ): Promise<MadeImage & SealedContent> => {
   if (source.from === 'chart') return makeChart(run, source, readVariables)
+  if (source.from === 'module') return { image: moduleName(source), commit: null, source: null }
   return source.from === 'app' ? makeApp(run, source) : makeImage(run, source, readVariables)
 }
 

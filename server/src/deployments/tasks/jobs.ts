@@ -2,7 +2,7 @@
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
-import type { TaskEvent, Tasks } from '../deployments.ts'
+import type { Source, TaskEvent, Tasks } from '../deployments.ts'
 import { ensureReleaseImage } from '../images/make-image.ts'
 import { kindOf } from '../parts.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
@@ -10,6 +10,7 @@ import type { OpenedRelease, Release } from '../release/releases.ts'
 import { isCancel } from '../request/canceled.ts'
 import { enter, type ServiceRun } from '../run/service-run.ts'
 import { taskIdOf } from './ids.ts'
+import { clearPlace, moduleSourceOf, placeOfTasks, runModule } from './modules.ts'
 import { type Runnable, runTask, type TaskClaim } from './run.ts'
 import { endTaskOf, findState, forgetLeft, unlockState, stopGraceMs as usualStateGraceMs } from './state.ts'
 import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
@@ -23,7 +24,8 @@ const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, servi
 const tasksOf = (run: ServiceRun): Tasks => tasksNow(run).tasks
 
 /** Whether its kind runs tasks: also where the service is configured without one by now. */
-const mayRunTasks = ({ parts, service }: ServiceRun): boolean => kindOf(parts, service.kind).tasks !== undefined
+const mayRunTasks = ({ parts, service }: ServiceRun): boolean =>
+  kindOf(parts, service.kind).tasks?.(service.spec) !== undefined
 
 export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
 
@@ -38,7 +40,8 @@ export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun 
 }
 
 const claimOf = (run: ServiceRun): TaskClaim => {
-  const { parts, cluster, ref, claim, step } = run
+  const { parts, claim, step } = run
+  const { cluster, ref } = placeOfTasks(run)
   return {
     ...{ parts, cluster, ref, step },
     organizationId: claim.organizationId,
@@ -49,14 +52,21 @@ const claimOf = (run: ServiceRun): TaskClaim => {
   }
 }
 
-const execute = async (run: ServiceRun, what: Runnable, task: TaskToRun): Promise<void> => {
+/** `from`: what the release was made from; without one, as it is configured now. */
+const execute = async (run: ServiceRun, what: Runnable & { from?: Source }, task: TaskToRun): Promise<void> => {
   const claim = claimOf(run)
-  await runTask(claim, what, task)
+  const source = what.from ?? moduleSourceOf(run)
+  if (source?.from === 'module') await runModule(run, claim, what, task, source)
+  else await runTask(claim, what, task)
   // All that it left is saved; what stays here is swept later.
-  await run.cluster.runtime.endTask({ ...run.ref, taskId: claim.taskId }, run.signal).catch(() => {})
+  await claim.cluster.runtime.endTask({ ...claim.ref, taskId: claim.taskId }, run.signal).catch(() => {})
+  await clearPlace(run, run.signal)
 }
 
-const runnable = (opened: OpenedRelease): Runnable => ({ ...opened, releaseId: opened.release.id })
+const runnable = (opened: OpenedRelease): Runnable & { from?: Source } => {
+  const { id, workload } = opened.release
+  return { ...opened, releaseId: id, ...(workload.from === undefined ? {} : { from: workload.from }) }
+}
 
 /** Frees what the runs of a service hand on, without a run. */
 export const unlock = async (run: ServiceRun): Promise<void> => {
@@ -162,8 +172,9 @@ const untilForced = async ({ parts, claim }: ServiceRun, signal: AbortSignal): P
 
 /** An execution that this deployment began and nobody waits for. */
 export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
-  const { parts, cluster, claim, ref } = run
+  const { parts, claim } = run
   if (!mayRunTasks(run)) return
+  const { cluster, ref } = placeOfTasks(run)
   const task = { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }
   const graceMs = graceOf(run)
   const over = new AbortController()
@@ -180,6 +191,7 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
     over.abort()
     await watching
   }
+  await clearPlace(run, signal)
   if (runsAlone(run)) await showRunning(run, isCancel(run) ? 'STOPPED' : 'ERROR')
 }
 

@@ -26,11 +26,11 @@ import {
   Whole,
 } from '../../api/operations/schema.ts'
 import type { ModuleProvider } from '../../clusters/modules.ts'
+import { loginFields } from '../../clusters/provider-login.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
 import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
-import { loginFields } from './managed/login.ts'
 import { noteUnread } from './managed/unread.ts'
 
 /** One way to authenticate with a provider. */

@@ -103,6 +103,8 @@ const compare = (a: string, b: string): number => {
   return shared.map((part, index) => part - other[index]!).find((difference) => difference !== 0) ?? 0
 }
 
+export const isOlder = (version: string, than: string): boolean => compare(version, than) < 0
+
 /** Whether a version is one of those of its type, or a release of one. */
 export const isEligible = (type: string, version: string): boolean =>
   databaseTypes[type]!.versions.some((each) => version === each || version.startsWith(`${each}.`))

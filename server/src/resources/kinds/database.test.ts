@@ -69,7 +69,7 @@ test('what the local cluster cannot do is refused with the field and what would 
   }
   assert.match(
     (await create({ mode: 'MANAGED' })).body.message,
-    /^mode: MANAGED is not possible: this server creates nothing at cloud providers/,
+    /^mode: MANAGED needs a Terraform module for POSTGRESQL on clusters of ON_PREMISE.* SLIPWAY_DATABASE_MODULES/,
   )
 })
 

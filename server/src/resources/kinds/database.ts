@@ -1,6 +1,7 @@
 /**
- * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files. Promises
- * that the password, generated at creation, is sealed and shown by one operation only.
+ * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files, or made by
+ * a module of the operator (managed-database.ts). Promises that the password, generated at creation or told by the module,
+ * is sealed and shown by one operation only.
  */
 import { randomInt } from 'node:crypto'
 import Type from 'typebox'
@@ -13,19 +14,18 @@ import {
   Maybe,
   Nullable,
   OneOf,
-  Refused,
-  RefusedValues,
   Results,
   Secret,
   Text,
   Whole,
 } from '../../api/operations/schema.ts'
-import type { WorkloadSpec } from '../../deployments/deployments.ts'
+import { type DatabaseModule, type DatabaseModules, databaseModuleOf } from '../../clusters/database-modules.ts'
+import { mainTask, type WorkloadSpec } from '../../deployments/deployments.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { history } from '../../facets/history.ts'
 import { logs } from '../../facets/logs.ts'
 import { releases } from '../../facets/releases.ts'
-import { invalidField, notFound } from '../../lib/errors.ts'
+import { conflict, invalidField, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { publishedHostSql } from '../../store/installation.ts'
@@ -34,23 +34,44 @@ import { completePorts, isPublished, type Port, volumeSizeWords } from '../servi
 import { choosePorts } from '../service/published-ports.ts'
 import { noteSizes, refuseBeyondCluster, workloadOf } from '../service/running.ts'
 import { type Filled, type Service, service } from '../service/service.ts'
-import { databaseTypeNames, databaseTypes, isEligible, nextVersions, upgradeRefusal } from './database-types.ts'
+import {
+  databaseTypeNames,
+  databaseTypes,
+  isEligible,
+  isOlder,
+  nextVersions,
+  upgradeRefusal,
+} from './database-types.ts'
+import {
+  checkManaged,
+  demandModule,
+  judgeTold,
+  managedBuiltIns,
+  managedSource,
+  managedTask,
+  managedWorkload,
+  moduleVersions,
+  readProvider,
+  unreadFields,
+} from './managed-database.ts'
 
 const modes = ['CONTAINER', 'MANAGED']
 
-const managed = 'MANAGED is not possible: this server creates nothing at cloud providers. Use CONTAINER'
 const usualStorageGb = 10
 
 const spec = Type.Object({
   type: OneOf(databaseTypeNames),
   version: Text(20, { pattern: '^\\d{1,4}(\\.\\d{1,4}){0,2}$' }),
-  mode: RefusedValues(OneOf(modes), ['MANAGED'], managed),
+  mode: OneOf(modes, {
+    description:
+      'CONTAINER: a container with a volume. MANAGED: a database that a Terraform module of the operator makes; refused where there is none for the type and the provider of the cluster.',
+  }),
   accessibility: Maybe(OneOf(['PRIVATE', 'PUBLIC'], { default: 'PRIVATE' })),
   cpu: Maybe(Whole(10, 1_000_000, { default: 250 })),
   memory: Maybe(Whole(6, 100_000_000)),
   storage: Maybe(Whole(1, 65_536, { default: usualStorageGb, description: volumeSizeWords })),
-  instance_type: Maybe(Refused(Nullable(Text(100)), 'is only for the mode MANAGED; set `cpu` and `memory` instead')),
-  disk_type: Maybe(Refused(Nullable(OneOf(['gp2', 'gp3'])), 'is only for the mode MANAGED')),
+  instance_type: Maybe(Nullable(Text(100, { description: 'Only for the mode MANAGED.' }))),
+  disk_type: Maybe(Nullable(OneOf(['gp2', 'gp3'], { description: 'Only for the mode MANAGED.' }))),
   password: Maybe(Secret(100)),
   database_url: Maybe(Secret(1024)),
 })
@@ -58,6 +79,9 @@ const spec = Type.Object({
 type DatabaseSpec = {
   type: string
   version: string
+  mode?: string
+  /** Of the cluster, in the mode MANAGED. */
+  provider?: string
   cpu: number
   memory: number
   storage: number
@@ -117,16 +141,50 @@ const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'po
     : { host: outsideHost, port: outside }
 }
 
+/** What the last run of the module told of where clients connect. */
+type Told = { HOST?: string; PORT?: string } | null
+
+const toldSql = `(select json_object_agg(o.name, o.value) from service_output o
+  where o.service_id = n.id and o.name in ('HOST', 'PORT'))`
+
+/** Empty before the first deployment. */
+const toldAddress = (type: string, told: Told) => ({
+  host: told?.HOST ?? '',
+  port: Number(told?.PORT ?? databaseTypes[type]!.port),
+})
+
 const portsOf = (type: string, accessibility: unknown, before: readonly Port[]): Port[] => {
   const port = { internal_port: databaseTypes[type]!.port, protocol: 'TCP' }
   return completePorts([{ ...port, publicly_accessible: accessibility === 'PUBLIC' }], before)
 }
 
-const complete = async (
-  body: Filled<typeof spec, { cpu: number; storage: number }>,
-  context: Context,
-  change: Change<DatabaseSpec>,
-) => {
+type Body = Filled<typeof spec, { cpu: number; storage: number }>
+
+const completeManaged = async (body: Body, context: Context, { db, parent, previous }: Change<DatabaseSpec>) => {
+  const { type, accessibility } = body
+  const provider = await readProvider(db, parent.id)
+  const module = demandModule(context.parts.settings.databaseModules, provider, type)
+  checkManaged(module, body, previous?.spec.version)
+  for (const field of unreadFields(module, context.body)) context.onlyRecorded([field])
+  const { volume_id: _, ports: __, ...kept } = body as Body & { volume_id?: unknown; ports?: unknown }
+  return {
+    ...kept,
+    memory: body.memory ?? databaseTypes[type]!.memory,
+    instance_type: body.instance_type || null,
+    disk_type: body.disk_type ?? null,
+    provider,
+    built_in: managedBuiltIns(type, accessibility === 'PUBLIC'),
+  }
+}
+
+const refuseManagedFields = ({ instance_type: size, disk_type: disk }: Body): void => {
+  if (size) throw invalidField('/instance_type', 'is only for the mode MANAGED; set `cpu` and `memory` instead')
+  if (disk) throw invalidField('/disk_type', 'is only for the mode MANAGED')
+}
+
+const complete = async (body: Body, context: Context, change: Change<DatabaseSpec>): Promise<DatabaseSpec> => {
+  if (body.mode === 'MANAGED') return (await completeManaged(body, context, change)) as unknown as DatabaseSpec
+  refuseManagedFields(body)
   const { id, previous } = change
   const before = previous?.spec
   const { type } = body
@@ -147,7 +205,11 @@ const maxTries = 60
 // It writes its buffers to disk before it exits.
 const stopGraceMs = 60_000
 
-const workloadOfDatabase = ({ type, cpu, memory, storage, volume_id: id, ports }: DatabaseSpec): WorkloadSpec => {
+const isManaged = ({ mode }: { mode?: unknown }): boolean => mode === 'MANAGED'
+
+const workloadOfDatabase = (kept: DatabaseSpec): WorkloadSpec => {
+  if (isManaged(kept)) return managedWorkload
+  const { type, cpu, memory, storage, volume_id: id, ports } = kept
   const { dataPath, probe, entrypoint, withoutRoot } = databaseTypes[type]!
   const readiness_probe = { ...patientProbe, failure_threshold: maxTries, type: { exec: { command: [...probe] } } }
   const workload = workloadOf({
@@ -186,16 +248,27 @@ const made = service({
     port: Computed(Whole(1, 65_535)),
     disk_encrypted: Computed(Flag()),
   },
-  columns: { outside_host: publishedHostSql },
+  columns: { outside_host: publishedHostSql, told: toldSql },
   validate: complete,
-  view: ({ volume_id: _, built_in: __, ports, outside_host: outsideHost, ...record }) => ({
+  view: ({ volume_id: _, built_in: __, provider: ___, ports, outside_host: outsideHost, told, ...record }) => ({
     ...record,
-    ...addressOf(record.id, { type: record.type, ports }, String(outsideHost)),
+    ...(isManaged(record)
+      ? toldAddress(record.type, told as Told)
+      : addressOf(record.id, { type: record.type, ports }, String(outsideHost))),
     disk_encrypted: false,
   }),
   facets: [
     deployable({
-      deployBody: Type.Object({}),
+      deployBody: Type.Object({
+        action: Maybe(
+          Nullable(
+            OneOf(['PLAN', 'FORCE_UNLOCK'], {
+              description:
+                'Of a database in the mode MANAGED: PLAN only plans, with the plan in the log of the deployment; FORCE_UNLOCK frees the state of a run that was lost.',
+            }),
+          ),
+        ),
+      }),
       deployQuery: Type.Object({
         applyImmediately: Maybe(Discarded(Flag({ description: 'Always as if true: a deploy applies at once.' }))),
       }),
@@ -207,12 +280,15 @@ const made = service({
   deployable: {
     source(kept) {
       const { type, version } = kept
+      if (isManaged(kept)) return managedSource({ provider: '', ...kept })
       return { from: 'image', registryId: null, name: databaseTypes[type]!.image, tag: version }
     },
     workload: workloadOfDatabase,
+    tasks: (kept) => (isManaged(kept) ? { [mainTask]: managedTask } : undefined),
+    told: judgeTold,
     sizeFields: () => ['/storage'],
     moveRefusal: upgradeRefusal,
-    environment: (kept, secrets) => databaseTypes[kept.type]!.environment(secrets.password!),
+    environment: (kept, secrets) => (isManaged(kept) ? {} : databaseTypes[kept.type]!.environment(secrets.password!)),
   },
 })
 
@@ -225,6 +301,22 @@ const readRow = async (db: Queryable, id: string): Promise<Row> => {
   const [row] = await db.query<Row>(sql, [id])
   if (row === undefined) throw notFound()
   return row
+}
+
+/** What the module of a database in the mode MANAGED has told. Throws a 409 before its first deployment. */
+const readTold = async ({ db, node, parts, principal }: Pick<Context, 'db' | 'node' | 'parts' | 'principal'>) => {
+  const rows = await db.query<{ id: string; name: string; value: string | null; sealed: string | null }>(
+    'select id, name, value, sealed from service_output where service_id = $1',
+    [node.id],
+  )
+  const all = new Map(rows.map((row) => [row.name, row]))
+  const word = all.get('PASSWORD')
+  if (word === undefined)
+    throw conflict('not_deployed', 'The module of this database has told no credentials yet: deploy it first.')
+  const place = { table: 'service_output', row: word.id, column: 'sealed' }
+  const password = await parts.sealer.open(principal.organizationId, place, word.sealed!)
+  const open = (name: string): string => all.get(name)?.value ?? ''
+  return { host: open('HOST'), port: Number(open('PORT')), login: open('LOGIN'), password }
 }
 
 const masterCredentials = operation({
@@ -246,13 +338,20 @@ const masterCredentials = operation({
     const { db, node, parts, principal } = context
     const { spec: kept, sealed, outsideHost } = await readRow(db, node.id)
     const place = { table: 'node', row: node.id, column: 'password' }
-    const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
+    const told = isManaged(kept) ? await readTold(context) : null
+    const password = told?.password ?? (await parts.sealer.open(principal.organizationId, place, sealed.password!))
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const address = addressOf(node.id, kept, outsideHost)
-    return { ...address, login: databaseTypes[kept.type]!.login, password: password.reveal() }
+    const { host, port } = told ?? addressOf(node.id, kept, outsideHost)
+    return { host, port, login: told?.login ?? databaseTypes[kept.type]!.login, password: password.reveal() }
   },
 })
+
+/** Without its module a database stays at what it has. */
+const managedVersions = (module: DatabaseModule | null, type: string, version: string): string[] => {
+  const all = module === null ? [] : moduleVersions(module, type)
+  return [...new Set([version, ...all.filter((each) => !isOlder(each, version))])]
+}
 
 const listVersion = operation({
   id: 'listDatabaseVersion',
@@ -265,16 +364,27 @@ const listVersion = operation({
   owner,
   status: 200,
   answer: Results(Type.Object({ name: Text() })),
-  async run({ db, node }) {
-    const { type, version } = (await readRow(db, node.id)).spec
-    return { results: nextVersions(type, version).map((name) => ({ name })) }
+  async run({ db, node, parts }) {
+    const { spec: kept } = await readRow(db, node.id)
+    const { type, version, provider = '' } = kept
+    const module = isManaged(kept) ? databaseModuleOf(parts.settings.databaseModules, provider, type) : null
+    const next = isManaged(kept) ? managedVersions(module, type, version) : nextVersions(type, version)
+    return { results: next.map((name) => ({ name })) }
   },
 })
 
-const configurations = Object.entries(databaseTypes).map(([type, { versions }]) => ({
-  database_type: type,
-  version: versions.map((name) => ({ name, supported_mode: 'CONTAINER' })),
-}))
+const configurationsOf = (modules: DatabaseModules | undefined, provider: string) =>
+  Object.entries(databaseTypes).map(([type, { versions }]) => {
+    const module = databaseModuleOf(modules, provider, type)
+    const managed = module === null ? [] : moduleVersions(module, type)
+    return {
+      database_type: type,
+      version: [
+        ...versions.map((name) => ({ name, supported_mode: 'CONTAINER' })),
+        ...managed.map((name) => ({ name, supported_mode: 'MANAGED' })),
+      ],
+    }
+  })
 
 const listConfiguration = operation({
   id: 'listEnvironmentDatabaseConfig',
@@ -292,7 +402,9 @@ const listConfiguration = operation({
       version: Type.Array(Type.Object({ name: Text(), supported_mode: OneOf(modes) })),
     }),
   ),
-  run: async () => ({ results: configurations }),
+  run: async ({ db, node, parts }) => ({
+    results: configurationsOf(parts.settings.databaseModules, await readProvider(db, node.id)),
+  }),
 })
 
 export const database: Service = {

@@ -205,7 +205,7 @@ test('the engine is told the source of a job, its commands, when they run and wh
   assert.deepEqual(source(cron), { from: 'image', registryId, name: 'fake/task', tag: '1.0' })
   const { instances, memoryMb, ports } = workload(cron)
   assert.deepEqual([instances, memoryMb, ports[0]?.internalPort], [0, 64, 80])
-  assert.deepEqual(tasks!(cron).main, {
+  assert.deepEqual(tasks!(cron)!.main, {
     on: { CRON: { entrypoint: null, arguments: null } },
     cron: { expression: '0 3 * * *', timeZone: 'Etc/UTC' },
     maxRestarts: 2,
@@ -215,7 +215,7 @@ test('the engine is told the source of a job, its commands, when they run and wh
   const git_repository = { url: 'https://github.com/example/jobs.git', branch: 'dev', root_path: '/a' }
   const docker = { git_repository, dockerfile_path: 'b/Dockerfile', docker_target_build_stage: 'release' }
   const lifecycle = await kept(await createLifecycle({ source: { docker }, schedule, max_duration_seconds: 0 }))
-  assert.deepEqual(tasks!(lifecycle).main, {
+  assert.deepEqual(tasks!(lifecycle)!.main, {
     on: { START: { entrypoint: ['sh', '-c'], arguments: ['a b'] }, DELETE: { entrypoint: null, arguments: null } },
     cron: null,
     maxRestarts: 0,

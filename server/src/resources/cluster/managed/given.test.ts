@@ -6,12 +6,12 @@ import { closedValues } from '../../../../test/support/closed-values.ts'
 import { resourceFields } from '../../../api/operations/field-table.ts'
 import { fieldsOf } from '../../../api/operations/fields.ts'
 import { type ClusterModule, inputsFor } from '../../../clusters/modules.ts'
+import { isRefusedLogin, loginRefusal, openLogin } from '../../../clusters/provider-login.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { readEngines } from '../../../limits/engine-room.ts'
 import { usualLimits } from '../../../limits/limits.ts'
 import { operations } from '../../index.ts'
 import { readDocument } from './document.ts'
-import { isRefusedLogin, loginRefusal, openLogin } from './login.ts'
 
 const module: ClusterModule = {
   ...{ engine: 'terraform', source: 'git::https://git.example/eks.git?ref=v1', inputs: { all: '' }, versions: [] },

@@ -3,19 +3,26 @@
  * written down. Whoever has the claim begins again at any point: an execution that is under way is joined.
  */
 import type { Parts } from '../../../api/parts.ts'
-import { readToolScript } from '../../../builds/tools.ts'
 import type { Cluster } from '../../../clusters/clusters.ts'
 import { placeOfMade } from '../../../clusters/kubernetes.ts'
-import { type ClusterModule, filesOf, inputsFor, moduleOfCluster } from '../../../clusters/modules.ts'
+import { type ClusterModule, moduleOfCluster } from '../../../clusters/modules.ts'
+import { isRefusedLogin, type Login, openLogin } from '../../../clusters/provider-login.ts'
 import { mainTask, type TaskEvent, type TaskSpec } from '../../../deployments/deployments.ts'
-import { repositoryOf } from '../../../deployments/images/registry-image.ts'
 import { Canceled } from '../../../deployments/request/canceled.ts'
 import { attempt } from '../../../deployments/run/steps.ts'
 import { taskIdOf } from '../../../deployments/tasks/ids.ts'
+import {
+  holdToolImage,
+  type ModuleVerb,
+  moduleCommand,
+  moduleFiles,
+  moduleGraceMs,
+  toolFailure,
+  toolImageMs,
+} from '../../../deployments/tasks/module-tool.ts'
 import type { Output } from '../../../deployments/tasks/outputs.ts'
 import { type Runnable, runTask, type TaskClaim } from '../../../deployments/tasks/run.ts'
 import { endTaskOf } from '../../../deployments/tasks/state.ts'
-import { joinTag, splitTag } from '../../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { newId } from '../../../lib/ids.ts'
 import { Secret } from '../../../lib/secret.ts'
@@ -28,7 +35,6 @@ import type { Held } from '../../../work/worker.ts'
 import { claim as claimEngine } from '../engine-claims.ts'
 import { asDeploymentError, identify, kubeconfigOf, openOutputs } from './connect.ts'
 import { type ClusterLog, createClusterLog, trimLog } from './log.ts'
-import { isRefusedLogin, type Login, openLogin } from './login.ts'
 import {
   type Ending,
   endRun,
@@ -43,10 +49,6 @@ import {
 import { courses } from './states.ts'
 
 const minute = 60_000
-/** An image of 100 MB may come from far away. */
-const prepareMs = 61 * minute
-/** What a provider is doing is waited for: what is forced to end may be there without anybody knowing. */
-const usualGraceMs = 5 * minute
 const connectMs = 5 * minute
 /** Beyond the time of the tool, for everything else and for an engine that is away. */
 const patienceMs = 120 * minute
@@ -79,21 +81,11 @@ const taskOf = ({ claim: { id, runId } }: Run) => ({
   taskId: taskIdOf(runId, id),
 })
 
-/** With its registry's host. */
-const referenceOf = (image: string): string => {
-  const { name, tag } = splitTag(image)
-  const hasHost = /^([^/]*[.:][^/]*|localhost)\//.test(name)
-  return joinTag(hasHost ? name : repositoryOf(null, name), tag)
-}
-
 const imageOf = (run: Run, module: ClusterModule): Promise<string> => {
   const { cluster, claim, signal, parts } = run
-  const find = (inner: AbortSignal): Promise<string> => {
-    if (module.image === undefined) return cluster.builder.toolImage!(module.engine, inner)
-    const wanted = { organizationId: claim.organizationId, reference: referenceOf(module.image) }
-    return cluster.images.hold({ ...wanted, origin: null, login: null, refresh: true }, (text) => say(run, text), inner)
-  }
-  return attempt('image', prepareMs, find, signal, parts.clock, () => {})
+  const find = async (inner: AbortSignal): Promise<string> =>
+    holdToolImage(cluster, claim.organizationId, module, (text) => say(run, text), inner)
+  return attempt('image', toolImageMs, find, signal, parts.clock, () => {})
 }
 
 const workloadOf = (run: Run, image: string, { env }: Login, files: { path: string; content: string }[]): Workload => {
@@ -102,21 +94,19 @@ const workloadOf = (run: Run, image: string, { env }: Login, files: { path: stri
     ...{ organizationId, projectId: id, environmentId: id, serviceId: id, revision: run.claim.runId, aliases: [] },
     ...{ image, entrypoint: null, arguments: null, cpuMillicores: 1000, memoryMb: 1024, instances: 0 },
     ...{ ports: [], volumes: [], readiness: null, liveness: null, readyTimeoutMs: 0 },
-    stopGraceMs: run.times.graceMs ?? usualGraceMs,
+    stopGraceMs: run.times.graceMs ?? moduleGraceMs,
     env: new Secret(env),
     files: new Secret(files),
   }
 }
 
-const verbs = { apply: 'START', plan: 'PLAN', destroy: 'DELETE' } as const satisfies Record<string, TaskEvent>
+const verbs = { apply: 'START', plan: 'PLAN', destroy: 'DELETE' } as const satisfies Record<ModuleVerb, TaskEvent>
 
-const scriptPath = '/slipway-input/module.sh'
-
-const specOf = ({ engine, timeoutMinutes }: ClusterModule, verb: keyof typeof verbs): TaskSpec => ({
-  on: { [verbs[verb]]: { entrypoint: ['/bin/sh', scriptPath], arguments: [verb, engine, '.', 'here'] } },
+const specOf = (module: ClusterModule, verb: ModuleVerb): TaskSpec => ({
+  on: { [verbs[verb]]: moduleCommand(module, verb) },
   cron: null,
   maxRestarts: 0,
-  timeoutMs: timeoutMinutes * minute,
+  timeoutMs: module.timeoutMinutes * minute,
   state: 'HERE',
 })
 
@@ -142,25 +132,16 @@ const taskClaim = (run: Run, told: TaskClaim['told']): TaskClaim => {
   }
 }
 
-/** What the tool says is wrong: the first of its errors. */
-const errorIn = (lines: readonly string[]): string | undefined =>
-  lines.map((line) => /^\W*Error: (.+)$/.exec(line)?.[1]).find((found) => found !== undefined)
-
 const explain = (run: Run, error: DeploymentError): DeploymentError => {
   if (error.code === 'state_unknown' || error.code === 'state_locked')
     return new DeploymentError(
       error.code,
       'The run was lost, and it is unknown what it did at the provider. The cluster is locked: check the resources there, then unlock it.',
     )
-  if (error.code === 'task_timeout')
-    return new DeploymentError(error.code, error.message.replace('The task', 'The tool'), { lines: error.lines })
-  if (error.code !== 'task_failed') return error
   const { cloud_provider: provider } = run.claim.document
-  if (isRefusedLogin(String(provider), error.lines))
+  if (error.code === 'task_failed' && isRefusedLogin(String(provider), error.lines))
     return new DeploymentError('invalid_credentials', 'The provider does not accept the credentials of this cluster.')
-  const found = errorIn(error.lines)
-  const message = found === undefined ? error.message.replace('The job', 'The tool') : `The tool has failed: ${found}`
-  return new DeploymentError(error.code, message, { lines: error.lines })
+  return toolFailure(error)
 }
 
 /** Readies the tool and runs it; resolves to what the module tells. */
@@ -172,12 +153,7 @@ const runTool = async (run: Run, module: ClusterModule): Promise<readonly Output
   const image = await imageOf(run, module).catch((error: unknown) => {
     throw error instanceof DeploymentError ? new DeploymentError('build', error.message, { cause: error }) : error
   })
-  const inputs = inputsFor(module, claim.document)
-  const files = [
-    ...(await filesOf(module, inputs)),
-    { path: scriptPath, content: await readToolScript() },
-    { path: '/slipway-input/variables.tfvars.json', content: JSON.stringify(inputs) },
-  ]
+  const files = await moduleFiles(module, claim.document)
   await show(run, course.working)
   await log.forget()
   let outputs: readonly Output[] | null = null
@@ -225,8 +201,6 @@ const work = async (run: Run): Promise<Ending> => {
   if (module === null)
     throw new DeploymentError('module_missing', 'This server no longer has a module for the provider of this cluster.')
   if (claim.status === course.queued) await show(run, course.preparing ?? course.working)
-  if (!run.cluster.isConnected || (run.cluster.builder.toolImage === undefined && module.image === undefined))
-    throw new DeploymentError('build', 'This server has no engine that the tool could run on.')
   const outputs = await runTool(run, module)
   if (action === 'DRY_RUN') return { status: claim.statusBefore, error: null }
   if (action === 'DELETE') return { status: 'DELETED', error: null }
@@ -253,7 +227,7 @@ const settle = async ({ parts, cluster, claim, times }: Run, task: ReturnType<ty
     claim.id,
     claim.runId,
   ])
-  const graceMs = times.graceMs ?? usualGraceMs
+  const graceMs = times.graceMs ?? moduleGraceMs
   if (held.length > 0) await endTaskOf(parts, cluster, task, AbortSignal.timeout(graceMs + endMs), graceMs)
 }
 

@@ -1,13 +1,14 @@
 /**
- * How a module logs in at the provider of its cluster: the credentials of the organization as the variables that the
+ * How a module logs in at the provider of a cluster, for the cluster itself or for a database beside it: the credentials of the organization as the variables that the
  * providers of the tool read. Opened only for a run; never in a state, an input or a log.
  */
-import type { Spec } from '../../../api/operations/resource.ts'
-import type { ModuleProvider } from '../../../clusters/modules.ts'
-import { DeploymentError } from '../../../lib/errors.ts'
-import { Secret } from '../../../lib/secret.ts'
-import type { Queryable } from '../../../store/database.ts'
-import type { Sealer } from '../../../store/keys/seal.ts'
+import { DeploymentError } from '../lib/errors.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Queryable } from '../store/database.ts'
+import type { Sealer } from '../store/keys/seal.ts'
+import type { ModuleProvider } from './modules.ts'
+
+type Spec = Record<string, unknown>
 
 interface Form {
   kind: string

@@ -1,0 +1,221 @@
+/**
+ * Services that a module of the operator makes (docs/decisions/0066): their tasks are runs of its tool on this machine's
+ * engine, whatever cluster their environment is on. The login is opened for a run and is in no release; of what the module
+ * tells only what the kind has judged is kept, for the neighbours.
+ */
+import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
+import {
+  type DatabaseModule,
+  type DatabaseModules,
+  databaseModuleOf,
+  databaseModulesSetting,
+  noDatabaseModule,
+} from '../../clusters/database-modules.ts'
+import { moduleProviders, readsField } from '../../clusters/modules.ts'
+import { isRefusedLogin, type Login, openLogin } from '../../clusters/provider-login.ts'
+import { DeploymentError } from '../../lib/errors.ts'
+import { Secret } from '../../lib/secret.ts'
+import { withClaim } from '../../work/queue.ts'
+import type { Source, TaskEvent, TaskSpec } from '../deployments.ts'
+import { kindOf } from '../parts.ts'
+import type { ServiceRun } from '../run/service-run.ts'
+import {
+  holdToolImage,
+  type ModuleVerb,
+  moduleCommand,
+  moduleFiles,
+  moduleGraceMs,
+  toolFailure,
+  toolImageMs,
+} from './module-tool.ts'
+import { type Output, sealOutputs, writeOutputs } from './outputs.ts'
+import { type Runnable, runTask, type TaskClaim } from './run.ts'
+import type { TaskToRun } from './tasks.ts'
+
+const minute = 60_000
+
+export type ModuleSource = Extract<Source, { from: 'module' }>
+
+/** What a release's version is called. */
+export const moduleName = ({ provider, type }: ModuleSource): string => `module ${provider} ${type}`
+
+/** Why a deploy cannot be: the operator has no such module; null when there is one. */
+export const moduleRefusal = (modules: DatabaseModules | undefined, { provider, type }: ModuleSource): string | null =>
+  databaseModuleOf(modules, provider, type) === null ? noDatabaseModule(provider, type) : null
+
+/** Why what a module makes cannot be stopped; null when it can, and for what no module makes. */
+export const moduleStopRefusal = (modules: DatabaseModules | undefined, source: Source): string | null => {
+  if (source.from !== 'module') return null
+  const module = databaseModuleOf(modules, source.provider, source.type)
+  if (module === null) return noDatabaseModule(source.provider, source.type)
+  return readsField(module, '/stopped') === 'nothing'
+    ? `The module of this database has no input for \`/stopped\` in ${databaseModulesSetting}: it cannot be stopped.`
+    : null
+}
+
+/** The configuration as it is now, of a service that a module makes. */
+export const moduleSourceOf = ({ parts, service }: ServiceRun): ModuleSource | null => {
+  const source = kindOf(parts, service.kind).source(service.spec)
+  return source.from === 'module' ? source : null
+}
+
+/** Where the tasks of a service run; those of a module have a network of their own, away from the environment's. */
+export const placeOfTasks = (run: ServiceRun): { cluster: Cluster; ref: ServiceRef } => {
+  const { cluster, ref, parts } = run
+  if (moduleSourceOf(run) === null) return { cluster, ref }
+  return { cluster: parts.clusters.own, ref: { ...ref, environmentId: ref.serviceId } }
+}
+
+/** Removes what the tasks of a module had on this machine; what cannot be removed is swept later. */
+export const clearPlace = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
+  if (moduleSourceOf(run) === null) return
+  await run.parts.clusters.own.runtime.removeEnvironment(run.service.id, signal).catch((error: unknown) => {
+    run.parts.log.debug({ err: error, serviceId: run.service.id }, 'the network of a tool is swept later')
+  })
+}
+
+/** The tasks of such a service; by the operator's module each gets its command and its time when it runs. */
+export const moduleTask: TaskSpec = {
+  on: Object.fromEntries(
+    (['START', 'STOP', 'DELETE', 'PLAN', 'UNLOCK'] satisfies TaskEvent[]).map((event) => [
+      event,
+      { entrypoint: null, arguments: null },
+    ]),
+  ),
+  cron: null,
+  maxRestarts: 0,
+  timeoutMs: 0,
+  state: 'HERE',
+}
+
+const verbs: Partial<Record<TaskEvent, ModuleVerb>> = { START: 'apply', STOP: 'apply', PLAN: 'plan', DELETE: 'destroy' }
+
+const noLogin: Login = { env: {}, hidden: [] }
+
+const readCluster = async ({ parts, service }: ServiceRun): Promise<Record<string, unknown>> => {
+  const [row] = await parts.database.query<{ spec: Record<string, unknown> }>('select spec from node where id = $1', [
+    service.clusterId,
+  ])
+  return row?.spec ?? {}
+}
+
+const loginOf = async (run: ServiceRun, { provider }: ModuleSource, cluster: object): Promise<Secret<Login>> =>
+  moduleProviders.some((each) => each === provider)
+    ? openLogin(run.parts, run.claim.organizationId, { ...cluster, cloud_provider: provider })
+    : new Secret(noLogin)
+
+/** What is told already: the tool may print it again. */
+const toldSecrets = async ({ parts, service, claim }: ServiceRun): Promise<string[]> => {
+  const rows = await parts.database.query<{ id: string; sealed: string }>(
+    'select id, sealed from service_output where service_id = $1 and sealed is not null',
+    [service.id],
+  )
+  const open = async ({ id, sealed }: (typeof rows)[number]) =>
+    (
+      await parts.sealer.open(claim.organizationId, { table: 'service_output', row: id, column: 'sealed' }, sealed)
+    ).reveal()
+  return Promise.all(rows.map(open))
+}
+
+const documentOf = (
+  { service, claim }: ServiceRun,
+  { fields, type }: ModuleSource,
+  event: TaskEvent,
+  cluster: Readonly<Record<string, unknown>>,
+): object => ({
+  ...fields,
+  type,
+  id: service.id,
+  environment_id: claim.environmentId,
+  organization_id: claim.organizationId,
+  cluster_id: service.clusterId,
+  region: cluster.region ?? '',
+  stopped: event === 'STOP' || (event === 'DELETE' && service.desired === 'STOPPED'),
+})
+
+/** The tool has printed a password: nobody is to read it in the log. */
+const hideLog = async (run: ServiceRun): Promise<void> => {
+  const { parts, claim, service, log } = run
+  await log.flush()
+  await withClaim(parts.database, claim, (tx) =>
+    tx.query(`delete from deployment_log where deployment_id = $1 and service_id = $2 and step = 'task'`, [
+      claim.id,
+      service.id,
+    ]),
+  )
+}
+
+/** Keeps what the kind makes of what the module tells. */
+const keep = async (
+  run: ServiceRun,
+  { write }: TaskClaim,
+  source: ModuleSource,
+  { outputs: names }: DatabaseModule,
+  outputs: readonly Output[] | null,
+): Promise<void> => {
+  const { parts, claim, service } = run
+  const all = new Map((outputs ?? []).map((one) => [one.name, one]))
+  if (all.get(names.password)?.sensitive === false) {
+    await hideLog(run)
+    throw new DeploymentError(
+      'module_leak',
+      `The module must mark its output ${names.password} as \`sensitive\`: its value was in the output of the tool, which is removed from the log.`,
+    )
+  }
+  const told = Object.entries(names).flatMap(([name, output]) => {
+    const found = all.get(output)
+    return found === undefined ? [] : [[name, found.value]]
+  })
+  const judged = kindOf(parts, service.kind).told!(source, Object.fromEntries(told))
+  const rows = await sealOutputs(parts.sealer, claim.organizationId, judged)
+  await write((tx) => writeOutputs(tx, claim.organizationId, service.id, rows))
+}
+
+const explain =
+  ({ provider }: ModuleSource) =>
+  (error: unknown): never => {
+    if (!(error instanceof DeploymentError)) throw error
+    const isOfProvider = moduleProviders.some((each) => each === provider)
+    if (error.code === 'task_failed' && isOfProvider && isRefusedLogin(provider, error.lines))
+      throw new DeploymentError(
+        'invalid_credentials',
+        'The provider does not accept the credentials of the cluster of this environment: change them, then deploy again.',
+      )
+    throw toolFailure(error)
+  }
+
+/** Runs the tool for one event, to its end. Fails as the task does, in the words of the tool. */
+export const runModule = async (
+  run: ServiceRun,
+  claim: TaskClaim,
+  { workload, releaseId }: Pick<Runnable, 'workload' | 'releaseId'>,
+  { name, spec, event }: TaskToRun,
+  source: ModuleSource,
+): Promise<void> => {
+  const { parts, step, log } = run
+  const module = databaseModuleOf(parts.databaseModules, source.provider, source.type)
+  if (module === null) throw new DeploymentError('module_missing', noDatabaseModule(source.provider, source.type))
+  const cluster = await readCluster(run)
+  const { env, hidden } = (await loginOf(run, source, cluster)).reveal()
+  const say = (text: string): void => log.line('pull', text)
+  const image = await step('tool', { deadlineMs: toolImageMs, remember: false }, (signal) =>
+    holdToolImage(claim.cluster, claim.organizationId, module, say, signal),
+  )
+  const files = await moduleFiles(module, documentOf(run, source, event, cluster))
+  const its = {
+    ...workload,
+    ...{ image, environmentId: claim.ref.environmentId, stopGraceMs: moduleGraceMs },
+    ...{ env: new Secret(env), files: new Secret(files) },
+  }
+  const environment = { env: {}, files: [], secretValues: [...hidden, ...(await toldSecrets(run))] }
+  const on = { [event]: moduleCommand(module, verbs[event]!) }
+  const told = async (outputs: readonly Output[] | null): Promise<void> => {
+    if (event === 'START') await keep(run, claim, source, module, outputs)
+  }
+  const words = { started: `Running ${module.engine} ${verbs[event]}.`, finished: 'The tool has ended well.' }
+  await runTask(
+    { ...claim, ...words, told },
+    { workload: its, environment, releaseId },
+    { name, event, spec: { ...spec, on, timeoutMs: module.timeoutMinutes * minute } },
+  ).catch(explain(source))
+}
