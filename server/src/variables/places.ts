@@ -3,6 +3,7 @@
  * for as many places as are asked for; what services tell is read once for each environment.
  */
 import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
+import { isRoutedSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { clusterDomainSql, publishedHostSql } from '../store/installation.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -41,6 +42,8 @@ export interface ServiceRow {
   built_in: BuiltInValues | null
   sealed: Record<string, string> | null
   outputs: OutputRow[] | null
+  /** Its public ports are ports of this machine. */
+  is_routed: boolean
 }
 
 /** What a run left for the neighbours of its service; a secret one sealed. */
@@ -60,7 +63,8 @@ interface PublishedPort {
 
 /**
  * What a service tells its neighbours beside its hosts: as it is, or sealed in this field of its row, with what stands
- * before and after that. `{outside}` stands for the name by which people reach this machine.
+ * before and after that. `{outside}` stands for the name by which people reach this machine, or on a Kubernetes cluster,
+ * with the port behind it, for what reaches the service inside of it.
  */
 type BuiltInValues = Record<string, { value?: string; sealed?: string; before?: string; after?: string }>
 
@@ -113,7 +117,7 @@ export const siblingsSql = `
       'branch', coalesce(${branchPaths.map((path) => `s.spec #>> '{${path},branch}'`).join(', ')}),
       'commit', (select r.commit ->> 'git_commit_id' from service_state t join release r on r.id = t.current_release_id
         where t.service_id = s.id),
-      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
+      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in', 'is_routed', ${isRoutedSql('s.id')},
       'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
           'protocol', p -> 'protocol') order by at)
         from jsonb_array_elements(s.spec -> 'ports') with ordinality as ports (p, at)
@@ -135,15 +139,26 @@ export const siblingsColumns = `
 /** The alias that every service has on its environment's network whatever its name is (deployments/release/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
-const builtInValuesOf = ({ built_in: told }: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
-  const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
+const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
+  const { built_in: told, is_routed: isRouted, outside } = row
+  // The load balancer of a Kubernetes cluster has an address of its own, later: neighbours need none of it.
+  const fill = (text = ''): string =>
+    isRouted
+      ? text.replaceAll('{outside}', outsideHost)
+      : text.replace(
+          /\{outside\}(:\d+)?/g,
+          (_, port) => internalHost(row.id) + (port === undefined ? '' : `:${row.port}`),
+        )
+  const isInside = !isRouted && outside !== null
   return Object.fromEntries(
-    Object.entries(told ?? {}).map(([name, { value, sealed, before, after }]) => [
-      name,
-      sealed === undefined
-        ? { value: fill(value) }
-        : { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true },
-    ]),
+    Object.entries(told ?? {})
+      .filter(([name]) => !isInside || name !== 'PORT')
+      .map(([name, { value, sealed, before, after }]) => [
+        name,
+        sealed === undefined
+          ? { value: fill(value) }
+          : { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true },
+      ]),
   )
 }
 
@@ -175,7 +190,7 @@ export const toService = (
   type: typeOf(row.kind),
   ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
   internalHost: internalHost(row.id),
-  externalHost: row.host ?? (row.outside === null ? null : outsideHost),
+  externalHost: row.host ?? (row.outside === null || !row.is_routed ? null : outsideHost),
   gitBranch: row.branch,
   gitCommitId: row.commit,
   more: {

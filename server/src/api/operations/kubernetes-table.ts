@@ -41,16 +41,16 @@ ACDJ | /annotations_groups… /labels_groups… | labels of the containers | ann
 ACDJ | /cpu /memory | limits of the container | requests and limits of the container |
 ACJ | /cpu_architecture | must be that of the engine | must be that of the cluster's machines |
 AC | /min_running_instances /max_running_instances /hpa.cpu.average_utilization_percent | containers, which Slipway adds and removes as they are used | replicas; with a maximum above the minimum a HorizontalPodAutoscaler, which needs metrics-server in the cluster. A minimum of 0 is refused | sleep
-AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe |
-AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe |
+AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe, of every kind |
+AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe, of every kind |
 AC | /ports/*/internal_port | port of the container | port of the container and of its Services |
 AC | /ports/*/publicly_accessible /ports/*/is_default | a host of Slipway's router | a host of an Ingress, and a NetworkPolicy that lets requests in |
 AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP through the Ingress, TCP and UDP through a Service of the type LoadBalancer. A public gRPC port is refused | grpc tcp-ports udp-ports
 AC | /ports/*/external_port | port of the router | port of the LoadBalancer |
 AC | /ports/*/public_path | prefix at the router | path of the Ingress |
 AC | /ports/*/public_path_rewrite | prefix that the program sees | refused, unless it is the public_path | path-rewrites
-ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there |
-ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the Ingress's own: SLIPWAY_KUBERNETES_CERT_ISSUER or SLIPWAY_KUBERNETES_INGRESS_TLS |
+ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
+ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. To ask for one where nobody orders any, and to bring one, gets a 400 |
 AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the cluster's default StorageClass | volumes
 ACJ | /arguments /entrypoint /schedule/on_start… /schedule/on_stop… /schedule/on_delete… | command of the container | command and args of the container |
 J | /schedule/cronjob/arguments /schedule/cronjob/entrypoint | command of the container | command and args of the container |
@@ -67,7 +67,7 @@ ACJ | /security.read_only_root_filesystem | read-only root | readOnlyRootFilesys
 D | /type /version | image | image, as the user of its own that the image has |
 D | /mode | a container | a StatefulSet |
 D | /storage | volume | PersistentVolumeClaim of the StatefulSet | volumes
-D | /accessibility | PUBLIC: port of the router | PUBLIC: port of a LoadBalancer | tcp-ports
+D | /accessibility | PUBLIC: port of the router | PUBLIC: port of a LoadBalancer, whose address the links and the credentials tell once it has one; variables name it as services of the environment reach it | tcp-ports
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts

@@ -40,6 +40,7 @@ import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
 import { taskFor } from '../tasks/tasks.ts'
+import { readChartExposure } from '../traffic/routes.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
 
@@ -194,7 +195,8 @@ const chartChanges = async (
   const { content } = await readChart(fetching, source, requested, async () => variables)
   const ids = { organizationId, projectId: '', environmentId, serviceId: row.id, revision: '', aliases: [] }
   const workload = thawWorkload(freezeWorkload(ids, spec, source), '', { ...variables, chart: content })
-  return cluster.runtime.planChart(workload, signal)
+  const exposure = () => readChartExposure(parts.database, row.id)
+  return cluster.runtime.planChart({ state: 'running', workload, exposure }, signal)
 }
 
 /** Rejects for a size that was changed. Nothing is said while the engine does not answer. */

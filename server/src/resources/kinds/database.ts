@@ -20,15 +20,17 @@ import {
   Text,
   Whole,
 } from '../../api/operations/schema.ts'
+import { readRef } from '../../clusters/refs.ts'
 import type { WorkloadSpec } from '../../deployments/deployments.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { history } from '../../facets/history.ts'
 import { logs } from '../../facets/logs.ts'
 import { releases } from '../../facets/releases.ts'
+import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { publishedHostSql } from '../../store/installation.ts'
+import { publishedHostOfSql } from '../../store/installation.ts'
 import { type Content, writeAudit } from '../../store/tree.ts'
 import { completePorts, isPublished, type Port, volumeSizeWords } from '../service/parts.ts'
 import { choosePorts } from '../service/published-ports.ts'
@@ -109,10 +111,13 @@ const builtInValuesOf = (id: string, type: string, ports: readonly Port[]): Spec
   }
 }
 
-/** Where clients connect: on the environment's network or, if it is public, on this machine. */
-const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string) => {
+/**
+ * Where clients connect: on the environment's network or, if it is public, on this machine. Without a host of that, which
+ * a Kubernetes cluster's load balancer has for itself, it is told as services of its environment reach it.
+ */
+const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string | null) => {
   const outside = publishedPortOf(ports)
-  return outside === undefined
+  return outside === undefined || outsideHost === null
     ? { host: hostOf(id), port: databaseTypes[type]!.port }
     : { host: outsideHost, port: outside }
 }
@@ -186,11 +191,11 @@ const made = service({
     port: Computed(Whole(1, 65_535)),
     disk_encrypted: Computed(Flag()),
   },
-  columns: { outside_host: publishedHostSql },
+  columns: { outside_host: publishedHostOfSql('n.id') },
   validate: complete,
   view: ({ volume_id: _, built_in: __, ports, outside_host: outsideHost, ...record }) => ({
     ...record,
-    ...addressOf(record.id, { type: record.type, ports }, String(outsideHost)),
+    ...addressOf(record.id, { type: record.type, ports }, outsideHost as string | null),
     disk_encrypted: false,
   }),
   facets: [
@@ -218,13 +223,29 @@ const made = service({
 
 const owner = nodeInPath('database', 'databaseId')
 
-type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string }
+type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string | null }
 
 const readRow = async (db: Queryable, id: string): Promise<Row> => {
-  const sql = `select name, spec, sealed, ${publishedHostSql} as "outsideHost" from node where id = $1`
+  const sql = `select name, spec, sealed, ${publishedHostOfSql('n.id')} as "outsideHost" from node n where n.id = $1`
   const [row] = await db.query<Row>(sql, [id])
   if (row === undefined) throw notFound()
   return row
+}
+
+const lookMs = 3000
+
+/** The host of the load balancer that its cluster has for a public one; null while there is none. */
+const balancerOf = async ({ db, node, parts }: Context, { ports }: DatabaseSpec): Promise<string | null> => {
+  const port = publishedPortOf(ports)
+  const ref = port === undefined ? null : await readRef(db, node.id)
+  if (ref === null) return null
+  const { ingress } = await parts.clusters.of(ref.clusterId)
+  await waitAtMost(
+    parts.clock,
+    lookMs,
+    ingress.look([ref]).catch(() => {}),
+  )
+  return ingress.address(port!)?.slice(0, -`:${port}`.length) ?? null
 }
 
 const masterCredentials = operation({
@@ -249,7 +270,7 @@ const masterCredentials = operation({
     const password = await parts.sealer.open(principal.organizationId, place, sealed.password!)
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const address = addressOf(node.id, kept, outsideHost)
+    const address = addressOf(node.id, kept, outsideHost ?? (await balancerOf(context, kept)))
     return { ...address, login: databaseTypes[kept.type]!.login, password: password.reveal() }
   },
 })

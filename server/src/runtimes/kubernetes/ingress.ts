@@ -38,9 +38,11 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
 
   const learn = ({ spec, status }: Found): void => {
     const [first] = (status as BalancerStatus | undefined)?.loadBalancer?.ingress ?? []
-    const host = first?.ip ?? first?.hostname
+    const host = String(first?.ip ?? first?.hostname ?? '')
     const ports = Array.isArray(spec?.ports) ? (spec.ports as { port?: unknown }[]) : []
-    if (host !== undefined) for (const { port } of ports) addresses.set(Number(port), host)
+    for (const { port } of ports)
+      if (/^[\w.:-]{1,253}$/.test(host)) addresses.set(Number(port), host.includes(':') ? `[${host}]` : host)
+      else addresses.delete(Number(port))
   }
   const find = async (wanted: Record<string, string>, namespace?: string): Promise<Door[]> => {
     const lists = await Promise.all(
@@ -81,6 +83,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
   }
 
   return {
+    certificates: { issuer: place.ingress?.issuer ?? null },
     publish,
     async unpublish(serviceId) {
       await remove(await find({ [labels.service]: serviceId }))
@@ -98,7 +101,10 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
       }
     },
     url: (host) => `${hasTls(place) ? 'https' : 'http'}://${host}`,
-    address: (port) => `${addresses.get(port) ?? 'load-balancer'}:${port}`,
+    address(port) {
+      const host = addresses.get(port)
+      return host === undefined ? null : `${host}:${port}`
+    },
     async close(service, signal) {
       await remove(await ofService(service), signal)
       const late = AbortSignal.any([signal, AbortSignal.timeout(gone)])

@@ -30,7 +30,7 @@ import { createObjects, type Found, type Objects } from './objects.ts'
 import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks/tasks.ts'
-import { createUsage } from './usage.ts'
+import { createUsage, createUsageProblem } from './usage.ts'
 
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
   api: KubernetesApi
@@ -137,6 +137,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     removeEnvironment: (environmentId, signal) => removeNamespace(objects, clock, environmentId, signal),
     observe: (services) => observe(objects, services),
     usage: createUsage(objects),
+    usageProblem: createUsageProblem(objects),
     watch: (signal) => watchEvents(objects, clock, signal),
     // The cluster's own machines look after what runs on them.
     async keepAlive(signal) {

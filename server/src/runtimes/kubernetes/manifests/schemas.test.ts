@@ -33,6 +33,7 @@ const workloads: Partial<Workload>[] = [
     readiness: probe({ kind: 'http', port: 8080, path: '/', scheme: 'HTTP' }),
     liveness: probe({ kind: 'tcp', port: 8080 }),
   },
+  { liveness: probe({ kind: 'grpc', port: 8080, service: 'shop.Orders' }) },
   { scaling: { min: 2, max: 4, cpuPercent: 60, sleeps: false }, eagerReadiness: true },
 ]
 
