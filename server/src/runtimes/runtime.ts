@@ -318,6 +318,7 @@ export const abilities = [
   'grpc',
   'path-rewrites',
   'network-settings',
+  'sticky-sessions',
   'sleep',
   'task-states',
   'charts',

@@ -44,11 +44,11 @@ AC | /min_running_instances /max_running_instances /hpa.cpu.average_utilization_
 AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe, of every kind |
 AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe, of every kind |
 AC | /ports/*/internal_port | port of the container | port of the container and of its Services |
-AC | /ports/*/publicly_accessible /ports/*/is_default | a host of Slipway's router | a host of an Ingress, and a NetworkPolicy that lets requests in |
-AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP through the Ingress, TCP and UDP through a Service of the type LoadBalancer. A public gRPC port is refused | grpc tcp-ports udp-ports
+AC | /ports/*/publicly_accessible /ports/*/is_default | a host of Slipway's router | a host of an Ingress, or an HTTPRoute or GRPCRoute of the Gateway that the cluster's ingress names, and a NetworkPolicy that lets requests in |
+AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP through the Ingress or the Gateway, TCP and UDP through a Service of the type LoadBalancer. A public gRPC port is refused unless the cluster's ingress has a gateway or grpc_annotations | grpc tcp-ports udp-ports
 AC | /ports/*/external_port | port of the router | port of the LoadBalancer |
-AC | /ports/*/public_path | prefix at the router | path of the Ingress |
-AC | /ports/*/public_path_rewrite | prefix that the program sees | refused, unless it is the public_path | path-rewrites
+AC | /ports/*/public_path | prefix at the router | path of the Ingress or HTTPRoute |
+AC | /ports/*/public_path_rewrite | prefix that the program sees | URLRewrite of the HTTPRoute; refused without a gateway, unless it is the public_path | path-rewrites
 ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
 ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. To ask for one where nobody orders any, and to bring one, gets a 400 |
 AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the cluster's default StorageClass | volumes
@@ -62,7 +62,7 @@ CJ | /image_name /tag /registry_id /image_tag /source/image… | pulled through 
 ACDJT | /deployment.termination_grace_period_seconds | between SIGTERM and SIGKILL | terminationGracePeriodSeconds |
 AC | /deployment.update_strategy.type | Recreate: the old version ends first | rolling with maxUnavailable 0; Recreate: the old version ends first |
 AC | /deployment.lifecycle… | run in the container | postStart and preStop |
-AC | /network.… | how the router treats requests | refused when it is changed and a port is public | network-settings
+AC | /network.… | how the router treats requests | refused when it is changed and a port is public; sticky sessions alone are possible with sticky_session_annotations, or a gateway with session_persistence, in the cluster's ingress | network-settings sticky-sessions
 ACJ | /security.read_only_root_filesystem | read-only root | readOnlyRootFilesystem |
 D | /type /version | image | image, as the user of its own that the image has |
 D | /mode | a container | a StatefulSet |

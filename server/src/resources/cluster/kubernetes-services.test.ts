@@ -279,3 +279,73 @@ test('the number of instances is left to the autoscaler of the cluster', async (
   })
   assert.deepEqual([asked(/^PATCH/), pods()], [changes, 4])
 })
+
+test('a cluster names its way in: with a Gateway, hosts become its routes, gRPC and rewrites are possible, and links follow', async () => {
+  const environmentId = await newEnvironment()
+  const body = containerBody({ name: 'calls', ports: [{ ...port, protocol: 'GRPC' }] })
+  const { id } = await must('POST', `/environment/${environmentId}/container`, body)
+  const path = `/container/${id}`
+  const refused = await call('POST', `${path}/deploy`, { image_tag: '1' })
+  assert.match(refused.body.message, /does not publish gRPC ports.*give the cluster an `ingress` that can/)
+  const { id: webId } = await must(
+    'POST',
+    `/environment/${environmentId}/container`,
+    containerBody({ name: 'page', ports: [{ ...port, public_path: '/api', public_path_rewrite: '/' }] }),
+  )
+  const cluster = `${base}/cluster/${clusterId}`
+  const edit = async (ingress: Json | null, at = cluster) => {
+    const { name, cloud_provider, kubernetes: mode, region } = (await call('GET', at)).body
+    return call('PUT', at, { name, cloud_provider, kubernetes: mode, region, ingress })
+  }
+  const gateway = { name: 'main', namespace: 'edge', listener: 'https' }
+  const mixed = await edit({ gateway, class_name: 'nginx' })
+  assert.deepEqual([mixed.status, mixed.body.details?.[0]?.field], [400, '/ingress/class_name'])
+  const docker = await edit({ class_name: 'nginx' }, `${base}/cluster/${api.clusterId}`)
+  assert.match(docker.body.message, /not a Kubernetes cluster, so its services are reached by this server's router/)
+
+  const before = await api.parts.clusters.of(clusterId)
+  const kept = await edit({ gateway, has_certificate: true })
+  assert.deepEqual([kept.status, kept.body.ingress.gateway.listener], [200, 'https'], JSON.stringify(kept.body))
+  const isOther = async () => (await api.parts.clusters.of(clusterId)) !== before
+  await until(isOther, { what: 'the new connection', timeoutMs: 20_000 })
+  const grpcAndMore = ['grpc', 'path-rewrites']
+  const { abilities } = (await api.parts.clusters.of(clusterId)).runtime
+  assert.ok(grpcAndMore.every((each) => abilities.has(each as 'grpc')))
+
+  kubernetes.refuse = (method, kind) => (method === 'PATCH' && /Route$/.test(kind) ? [404, 'not found'] : null)
+  await deploy(path, { image_tag: '1' }, /DEPLOYMENT_ERROR/)
+  assert.match((await must('GET', `${path}/status`)).error.message, /does not have the Gateway API/)
+  kubernetes.refuse = () => null
+  await deploy(path, { image_tag: '1' })
+  const specs = (kind: string) => kubernetes.store.all(kind, `slipway-${environmentId}`).map(({ spec }) => spec as Json)
+  const hostsOf = (kind: string): string[] =>
+    specs(kind)
+      .flatMap(({ hostnames }) => hostnames)
+      .sort()
+  const links = async (at: string): Promise<string[]> =>
+    (await must('GET', `${at}/link`)).results.map(({ url }: Json) => url).sort()
+  assert.deepEqual(
+    hostsOf('GRPCRoute').map((host) => `https://${host}`),
+    await links(path),
+  )
+  assert.deepEqual([specs('GRPCRoute')[0]!.parentRefs[0].sectionName, namesOf('Ingress', environmentId)], ['https', []])
+  await deploy(`/container/${webId}`, { image_tag: '1' })
+  assert.deepEqual(
+    hostsOf('HTTPRoute').map((host) => `https://${host}`),
+    await links(`/container/${webId}`),
+  )
+
+  await must('PUT', path, { ports: [port] })
+  await deploy(path, { image_tag: '1' })
+  await until(() => specs('GRPCRoute').length === 0, { what: 'the end of the routes of before' })
+  await must('DELETE', `/container/${webId}`)
+  assert.equal((await edit({ annotations: { 'example.test/a': 'b' }, issuer: 'letsencrypt' })).status, 200)
+  await until(() => namesOf('Ingress', environmentId).includes(`s-${id}`) && specs('HTTPRoute').length === 0, {
+    ...{ what: 'Ingresses in place of routes', timeoutMs: 20_000 },
+  })
+  const { annotations } = kubernetes.store.find('Ingress', `slipway-${environmentId}`, `s-${id}`)!.metadata
+  assert.partialDeepStrictEqual(annotations, { 'example.test/a': 'b', 'cert-manager.io/cluster-issuer': 'letsencrypt' })
+  const domain = await must('POST', `${path}/customDomain`, { domain: 'tls.shop.test', generate_certificate: true })
+  assert.match(domain.certificate.reason, /The issuer letsencrypt of the cluster orders it/)
+  assert.equal((await edit(null)).status, 200)
+})

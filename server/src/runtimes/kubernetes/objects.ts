@@ -29,6 +29,8 @@ const places = {
   PodDisruptionBudget: ['/apis/policy/v1', 'poddisruptionbudgets'],
   NetworkPolicy: ['/apis/networking.k8s.io/v1', 'networkpolicies'],
   Ingress: ['/apis/networking.k8s.io/v1', 'ingresses'],
+  HTTPRoute: ['/apis/gateway.networking.k8s.io/v1', 'httproutes'],
+  GRPCRoute: ['/apis/gateway.networking.k8s.io/v1', 'grpcroutes'],
 } as const
 
 export type Kind = keyof typeof places
@@ -92,6 +94,10 @@ export const explainRefusal = (message: string, what: string): { code: string; m
   return null
 }
 
+/** Whether the cluster does not know a kind of objects at all. */
+export const isUnknownKind = (error: unknown): boolean =>
+  error instanceof DeploymentError && error.cause instanceof KubernetesError && error.cause.status === 404
+
 /** What a deployment is told of a request that failed. */
 export const asDeploymentError = (error: unknown, what: string): unknown => {
   if (!(error instanceof KubernetesError)) return error
@@ -107,6 +113,8 @@ const words: Partial<Record<string, string>> = {
   Secret: 'the variables of the service',
   PersistentVolumeClaim: 'a volume of the service',
   Ingress: 'the host names of the service',
+  HTTPRoute: 'the host names of the service',
+  GRPCRoute: 'the host names of the service',
 }
 
 const wordFor = (kind: string): string => words[kind] ?? `the ${kind} of the service`

@@ -42,6 +42,8 @@ export const kindsByPlural: Record<string, string> = {
   poddisruptionbudgets: 'PodDisruptionBudget',
   networkpolicies: 'NetworkPolicy',
   ingresses: 'Ingress',
+  httproutes: 'HTTPRoute',
+  grpcroutes: 'GRPCRoute',
 }
 
 const isMap = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
