@@ -70,6 +70,8 @@ export interface Ingress {
   keep(publication: Publication): void
   /** What is published of these services, or of all: one look however many they are. */
   look(services?: readonly ServiceKey[]): Promise<Published>
+  /** Whether what the service itself has made there leads this domain. Rejects when the cluster does not say. */
+  leads?(service: ServiceKey, domain: string): Promise<boolean>
   /** Address for people of a host name: `http://<host>:<port>`. */
   url(host: string): string
   /** Address for people of a published port, `<host>:<port>`; null while it has none yet. */

@@ -10,7 +10,7 @@ import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '..
 import { readRef } from '../../clusters/refs.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
-import { badRequest, invalidField, notFound } from '../../lib/errors.ts'
+import { badRequest, conflict, invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, lockNode, writeAudit } from '../../store/tree.ts'
@@ -177,6 +177,21 @@ const change = (
     return row === undefined ? undefined : show(context, row, issuer)
   })
 
+/** What a chart has made goes with its next deployment: until then nobody else may have the domain. */
+const refuseLed = async ({ parts, db, node }: Context, domain: string): Promise<void> => {
+  const ref = node.kind === 'helm' ? await readRef(db, node.id) : null
+  if (ref === null) return
+  const { ingress } = await parts.clusters.of(ref.clusterId, db)
+  const isLed = ingress.leads === undefined ? false : await ingress.leads(ref, domain).catch(() => null)
+  if (isLed === null)
+    throw conflict('cluster_silent', 'The cluster does not say whether the chart still leads the domain: try again.')
+  if (isLed)
+    throw conflict(
+      'domain_in_use',
+      'The chart of the service still leads this domain: deploy it with values that do not name it, or uninstall it, and try again.',
+    )
+}
+
 // Its defaults are filled in.
 const create = (context: Context<DomainRequest>) => {
   const { body: sent } = context
@@ -185,23 +200,19 @@ const create = (context: Context<DomainRequest>) => {
   return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, domainRequest))
 }
 
-const edit = (context: Context<Partial<DomainRequest>>) => {
+const edit = async (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
+  const domain = completeDomain(domainRequest.domain, context.parts.settings)
+  if (domain !== before.domain) await refuseLed(context, before.domain)
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(
-      tx,
-      { id: before.id, organizationId: context.principal.organizationId },
-      {
-        ...domainRequest,
-        domain: completeDomain(domainRequest.domain, context.parts.settings),
-      },
-    ),
+    updateDomain(tx, { id: before.id, organizationId: context.principal.organizationId }, { ...domainRequest, domain }),
   )
 }
 
-const remove = (context: Context) => {
-  const { id } = theOne(context)
+const remove = async (context: Context) => {
+  const { id, domain } = theOne(context)
+  await refuseLed(context, domain)
   return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
 }
 

@@ -228,6 +228,14 @@ test("a chart's own Ingress has the custom domains of its service and no other h
   assert.match(told, /old\.chart\.test leads nowhere/)
   assert.doesNotMatch(told, /www\.chart\.test leads nowhere/)
   assert.match(told, /not counted toward the limits of the organization/)
+  const { results } = await must('GET', `${otherPath}/customDomain`)
+  const idOf = (domain: string): string => results.find((each: Json) => each.domain === domain).id
+  const led = `${otherPath}/customDomain/${idOf('www.chart.test')}`
+  for (const answer of [await call('DELETE', led), await call('PUT', led, { domain: 'new.chart.test' })])
+    assert.deepEqual([answer.status, answer.body.code], [409, 'domain_in_use'], JSON.stringify(answer.body))
+  await must('DELETE', `${otherPath}/customDomain/${idOf('old.chart.test')}`)
+  await deploy(otherPath, { chart_version: '1.0.0' })
+  await must('DELETE', led)
   const refused = await call('POST', `${otherPath}/customDomain`, {
     ...{ domain: 'tls.chart.test', generate_certificate: true },
   })

@@ -25,6 +25,7 @@ import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
+import { createLeads } from './led-hosts.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
 import { createStandstill } from './standstill.ts'
 import { watchPods } from './watch-pods.ts'
@@ -216,6 +217,7 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
   return {
     ...runtime,
     abilities: new Set([...runtime.abilities, 'charts']),
+    ingress: { ...runtime.ingress, leads: createLeads(objects) },
     observe,
     async converge(service, desired, rollout, signal) {
       signal.throwIfAborted()

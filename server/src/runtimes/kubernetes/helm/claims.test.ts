@@ -45,6 +45,8 @@ test('a chart is led to by hosts of its service alone, whatever it makes to be l
     [object('HTTPRoute', {}), /every host/],
     [object('GRPCRoute', { hostnames: ['bank.test'] }), /GRPCRoute shop names the host bank\.test/],
     [object('TLSRoute', { hostnames: [7] }), /every host/],
+    [object('Certificate', { dnsNames: ['bank.test'] }, { apiVersion: 'cert-manager.io/v1' }), /host bank\.test/],
+    [object('Certificate', { commonName: 'bank.test' }, { apiVersion: 'cert-manager.io/v1' }), /host bank\.test/],
     [object('VirtualService', { hosts: ['bank.test'] }, { apiVersion: 'networking.istio.io/v1' }), /cannot be checked/],
     [object('IngressRoute', {}, { apiVersion: 'traefik.io/v1alpha1' }), /cannot be checked/],
     [

@@ -27,21 +27,31 @@ const ofRoute = ({ hostnames }: Plain): string[] => {
   return names.length === 0 ? [everyHost] : names
 }
 
+/** Who proves a host to a certificate authority answers for it meanwhile. */
+const ofCertificate = ({ dnsNames, commonName }: Plain): string[] =>
+  [...listOf(dnsNames), ...(commonName === undefined ? [] : [commonName])].map(hostOf)
+
 const readers: Readonly<Record<string, (spec: Plain) => string[]>> = {
   Ingress: ofIngress,
   HTTPRoute: ofRoute,
   GRPCRoute: ofRoute,
   TLSRoute: ofRoute,
+  Certificate: ofCertificate,
 }
 
-const readable = /^(networking\.k8s\.io|extensions|gateway\.networking\.k8s\.io)\//
+const readable = /^(networking\.k8s\.io|extensions|gateway\.networking\.k8s\.io|cert-manager\.io)\//
 
 /** Of ingress controllers, meshes and DNS: what leads hosts in words of its own. */
 const unreadable = new Set([
   ...['Gateway', 'TCPRoute', 'UDPRoute', 'ListenerSet', 'XListenerSet', 'IngressRoute', 'IngressRouteTCP'],
   ...['IngressRouteUDP', 'VirtualService', 'VirtualServer', 'VirtualServerRoute', 'TransportServer', 'ServiceEntry'],
   ...['HTTPProxy', 'Route', 'Mapping', 'TCPMapping', 'DNSEndpoint', 'TCPIngress', 'UDPIngress', 'RouteTable'],
+  ...['CertificateRequest', 'Order', 'Challenge'],
 ])
+
+/** Whether a host of such an object is this domain, or below it. */
+export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Plain, domain: string): boolean =>
+  readers[kind]!(spec).some((host) => host === domain || wildcardOf(host) === domain)
 
 const dnsName = /^external-dns\.alpha\.kubernetes\.io\/(internal-)?hostname$/
 /** By which some ingress controllers take more hosts, or any text of their own configuration. */
