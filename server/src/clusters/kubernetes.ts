@@ -5,6 +5,7 @@ import { parseKubeconfig } from '../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { ChartParts, Kubernetes, KubernetesFacts, OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
+import type { IngressPlace } from '../runtimes/kubernetes/manifests/describe.ts'
 import { capacityOf } from '../runtimes/kubernetes/nodes.ts'
 import { describeActs } from '../runtimes/kubernetes/rights.ts'
 import type { KubernetesRuntimeParts } from '../runtimes/kubernetes/runtime.ts'
@@ -25,6 +26,8 @@ export interface KubernetesRow {
   claimedId: string | null
   /** Of Kubernetes, as it last said. */
   engineVersion: string | null
+  /** How its hosts are published, where that is not as the operator of this server says for all. */
+  ingress: KeptIngress | null
 }
 
 /** What services on a cluster need of this server. */
@@ -34,9 +37,13 @@ export type KubernetesServices = Pick<
 > &
   ChartParts
 
+/** Another way of hosts is another connection. */
+const ingressMarkSql = `coalesce(md5(c.spec ->> 'ingress'), '')`
+const ingressSql = `nullif(c.spec -> 'ingress', 'null') as ingress`
+
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
-  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') as version, k.sealed, u.engine_id as "claimedId",
-  u.version as "engineVersion"`
+  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') || ' ' || ${ingressMarkSql} as version, k.sealed,
+  u.engine_id as "claimedId", u.version as "engineVersion", ${ingressSql}`
 
 /** The clusters that are Kubernetes, or one of them. */
 export const readKubernetesRows = (db: Queryable, clusterId: string | null = null): Promise<KubernetesRow[]> =>
@@ -45,9 +52,9 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
        left join cluster_engine u on u.cluster_id = c.id
      where $1::uuid is null or c.id = $1
      union all select m.id, m.organization_id, null,
-       m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, ''),
-       jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version
-     from managed_cluster m left join cluster_engine u on u.cluster_id = m.id
+       m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, '') || ' ' || ${ingressMarkSql},
+       jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version, ${ingressSql}
+     from managed_cluster m join node c on c.id = m.id left join cluster_engine u on u.cluster_id = m.id
      where m.sealed is not null and ($1::uuid is null or m.id = $1)
      order by "clusterId"`,
     [clusterId],
@@ -85,6 +92,41 @@ export const refuseMissing = ({ missing }: KubernetesFacts): void => {
   throw new KubernetesError(403, `The login of the kubeconfig lacks these rights in the cluster: ${rights}.`)
 }
 
+/** As a cluster's row has it. */
+export interface KeptIngress {
+  class_name?: string | null
+  annotations?: Record<string, string> | null
+  grpc_annotations?: Record<string, string> | null
+  sticky_session_annotations?: Record<string, string> | null
+  load_balancer_annotations?: Record<string, string> | null
+  issuer?: string | null
+  has_certificate?: boolean
+  gateway?: { name: string; namespace: string; listener?: string | null; session_persistence?: boolean } | null
+}
+
+const placeOf = (kept: KeptIngress): IngressPlace => {
+  const { gateway } = kept
+  return {
+    className: kept.class_name ?? undefined,
+    annotations: kept.annotations ?? undefined,
+    grpcAnnotations: kept.grpc_annotations ?? undefined,
+    stickyAnnotations: kept.sticky_session_annotations ?? undefined,
+    balancerAnnotations: kept.load_balancer_annotations ?? undefined,
+    issuer: kept.issuer ?? undefined,
+    hasCertificate: kept.has_certificate === true,
+    ...(gateway == null
+      ? {}
+      : {
+          gateway: {
+            name: gateway.name,
+            namespace: gateway.namespace,
+            sectionName: gateway.listener ?? undefined,
+            keepsClients: gateway.session_persistence === true,
+          },
+        }),
+  }
+}
+
 /** What this server does with one of them. Nothing is asked of it yet. */
 export const connectKubernetes = async (
   row: KubernetesRow,
@@ -101,5 +143,6 @@ export const connectKubernetes = async (
   }
   const capacity = async () => capacityOf(await kubernetes.nodes())
   const common = { ping, capacity, close: kubernetes.close, version: row.engineVersion ?? '' }
-  return { kubernetes, runtime: await kubernetes.runtime({ ...services, ...common }) }
+  const ingress = row.ingress === null ? services.ingress : placeOf(row.ingress)
+  return { kubernetes, runtime: await kubernetes.runtime({ ...services, ingress, ...common }) }
 }

@@ -63,6 +63,14 @@ const ofService = (parts: Parts, environmentId: string, serviceId: string): Shar
   },
 })
 
+/** What keeps its cluster from ever telling; one that does not answer now may tell later. */
+const problemOf = async ({ clusters, database }: Parts, serviceId: string): Promise<string | null> => {
+  const ref = await readRef(database, serviceId)
+  if (ref === null) return null
+  const { runtime } = await clusters.of(ref.clusterId)
+  return (await runtime.usageProblem?.(AbortSignal.timeout(engineMs)).catch(() => null)) ?? null
+}
+
 /** `/service/metrics`. */
 export const serviceMetricsSocket: Operation = operation({
   id: 'handleServiceMetrics',
@@ -70,7 +78,7 @@ export const serviceMetricsSocket: Operation = operation({
   path: '/service/metrics',
   tag: 'Websocket',
   summary:
-    'Follow what the running instances of a service use: an empty list while none runs, or while the engine does not answer',
+    'Follow what the running instances of a service use: an empty list while none runs, or while the engine does not answer. Ends with a reason that begins with `NotFound` on a cluster without metrics',
   scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('service', 'service'), inQuery: true },
@@ -85,7 +93,13 @@ export const serviceMetricsSocket: Operation = operation({
   status: 200,
   produces: 'websocket',
   socket({ parts, node }, socket) {
-    const stream = { sink: socketSink(socket), view: { name: 'metrics', show: asFrame } }
-    followShared(parts, `metrics ${node.id}`, () => ofService(parts, node.parentId!, node.id), stream)
+    const sink = socketSink(socket)
+    const stream = { sink, view: { name: 'metrics', show: asFrame } }
+    void problemOf(parts, node.id)
+      .catch(() => null)
+      .then((problem) => {
+        if (problem !== null) sink.end(`NotFound: ${problem}`)
+        else followShared(parts, `metrics ${node.id}`, () => ofService(parts, node.parentId!, node.id), stream)
+      })
   },
 })

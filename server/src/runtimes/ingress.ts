@@ -29,6 +29,8 @@ export interface Exposure {
   hosts: readonly ExposedHost[]
   /** Of a stopped service they are closed, whereas its hosts say that it is stopped. */
   ports: readonly ExposedPort[]
+  /** Of a service that makes its own way there: the hosts that it may be reached by, and wildcards of such. */
+  domains?: readonly string[]
   /** How requests to its hosts are treated; absent: as usual. */
   policy?: Policy
 }
@@ -54,6 +56,10 @@ export interface Published {
 
 export interface Ingress {
   /**
+   * Of one whose certificates are not our router's: who orders them in the cluster, if anybody does.
+   */
+  readonly certificates?: { issuer: string | null }
+  /**
    * Publishes this, and nothing else, of a service whose instances run or not. Answers in sentences what cannot be had:
    * a port that something else holds must not keep the rest.
    */
@@ -64,8 +70,10 @@ export interface Ingress {
   keep(publication: Publication): void
   /** What is published of these services, or of all: one look however many they are. */
   look(services?: readonly ServiceKey[]): Promise<Published>
+  /** Whether what the service itself has made there leads this domain. Rejects when the cluster does not say. */
+  leads?(service: ServiceKey, domain: string): Promise<boolean>
   /** Address for people of a host name: `http://<host>:<port>`. */
   url(host: string): string
-  /** Address for people of an published port: `<host>:<port>`. */
-  address(port: number): string
+  /** Address for people of a published port, `<host>:<port>`; null while it has none yet. */
+  address(port: number): string | null
 }

@@ -38,6 +38,8 @@ export interface Probe {
   check:
     | { kind: 'http'; port: number; path: string; scheme: 'HTTP' | 'HTTPS' }
     | { kind: 'tcp'; port: number }
+    /** By gRPC's own health service; `service`: empty for the program as a whole. */
+    | { kind: 'grpc'; port: number; service: string }
     | { kind: 'exec'; command: string[] }
   initialDelaySeconds: number
   periodSeconds: number
@@ -190,6 +192,8 @@ export interface Instance {
   ports: readonly number[]
   /** It was ready, and says no now: it gets no requests. */
   unready?: boolean
+  /** The machine of its cluster that it is on, where that has several. */
+  machine?: string
   /** Of a task's execution, which only `owned` tells: the task's id. */
   taskId?: string
   /** It stands for what another controller runs: what that says of it. */
@@ -319,6 +323,7 @@ export const abilities = [
   'grpc',
   'path-rewrites',
   'network-settings',
+  'sticky-sessions',
   'sleep',
   'task-states',
   'charts',
@@ -425,7 +430,7 @@ export interface Runtime {
    */
   resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
   /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
-  planChart?(workload: Workload, signal: AbortSignal): Promise<ChartChange[]>
+  planChart?(desired: Running, signal: AbortSignal): Promise<ChartChange[]>
   /** Why an app cannot be deployed now, in a sentence; null if it can. With the ability `apps` alone. Answers within 3 s. */
   appRefusal?(app: AppSettings): Promise<string | null>
   /** What an app has made, as it is now; null without one. With the ability `apps` alone. */
@@ -439,6 +444,8 @@ export interface Runtime {
    * to the engine, and nothing is asked while nobody reads.
    */
   usage(instances: readonly Instance[], signal: AbortSignal): Promise<ReadonlyMap<string, Usage>>
+  /** Why it can say nothing of what instances use, as a sentence; null while it can. Absent where it always can. */
+  usageProblem?(signal: AbortSignal): Promise<string | null>
   /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /**

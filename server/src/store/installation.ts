@@ -24,6 +24,10 @@ const fact = async (database: Database, name: string, make: () => Promise<string
 /** SQL for the name by which people reach the published ports of this machine. */
 export const publishedHostSql = `coalesce((select value from installation where name = 'outside_host'), 'localhost')`
 
+/** The same for a service of this id; null where that is not this machine, but the load balancer of a Kubernetes cluster. */
+export const publishedHostOfSql = (serviceId: string): string =>
+  `case when ${isRoutedSql(serviceId)} then ${publishedHostSql} end`
+
 export const savePublishedHost = async (database: Database, host: string): Promise<void> => {
   await database.query(
     `insert into installation (name, value) values ('outside_host', $1)

@@ -3,6 +3,7 @@
  * for as many places as are asked for; what services tell is read once for each environment.
  */
 import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
+import { isRoutedSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { clusterDomainSql, publishedHostSql } from '../store/installation.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -41,6 +42,8 @@ export interface ServiceRow {
   built_in: BuiltInValues | null
   sealed: Record<string, string> | null
   outputs: OutputRow[] | null
+  /** Its public ports are ports of this machine. */
+  is_routed: boolean
 }
 
 /** What a run left for the neighbours of its service; a secret one sealed. */
@@ -61,7 +64,8 @@ interface PublishedPort {
 /**
  * What a service tells its neighbours beside its hosts: as it is; or sealed in this field of its row, with what stands
  * before and after that; or what its last run told under this name, empty before the first one. `{outside}` stands for
- * the name by which people reach this machine.
+ * the name by which people reach this machine, or on a Kubernetes cluster, with the port behind it, for what reaches the
+ * service inside of it.
  */
 type BuiltInValues = Record<
   string,
@@ -117,7 +121,7 @@ export const siblingsSql = `
       'branch', coalesce(${branchPaths.map((path) => `s.spec #>> '{${path},branch}'`).join(', ')}),
       'commit', (select r.commit ->> 'git_commit_id' from service_state t join release r on r.id = t.current_release_id
         where t.service_id = s.id),
-      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in',
+      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in', 'is_routed', ${isRoutedSql('s.id')},
       'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
           'protocol', p -> 'protocol') order by at)
         from jsonb_array_elements(s.spec -> 'ports') with ordinality as ports (p, at)
@@ -145,13 +149,24 @@ const outputOf = ({ outputs }: ServiceRow, name: string, opened: Record<string, 
 }
 
 const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
-  const fill = (text = ''): string => text.replaceAll('{outside}', outsideHost)
+  const { built_in: told, is_routed: isRouted, outside } = row
+  // The load balancer of a Kubernetes cluster has an address of its own, later: neighbours need none of it.
+  const fill = (text = ''): string =>
+    isRouted
+      ? text.replaceAll('{outside}', outsideHost)
+      : text.replace(
+          /\{outside\}(:\d+)?/g,
+          (_, port) => internalHost(row.id) + (port === undefined ? '' : `:${row.port}`),
+        )
+  const isInside = !isRouted && outside !== null
   return Object.fromEntries(
-    Object.entries(row.built_in ?? {}).map(([name, { value, sealed, before, after, output, isSecret }]) => {
-      if (output !== undefined) return [name, { value: outputOf(row, output, opened), isSecret: isSecret === true }]
-      if (sealed === undefined) return [name, { value: fill(value) }]
-      return [name, { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true }]
-    }),
+    Object.entries(told ?? {})
+      .filter(([name, { output }]) => !isInside || name !== 'PORT' || output !== undefined)
+      .map(([name, { value, sealed, before, after, output, isSecret }]) => {
+        if (output !== undefined) return [name, { value: outputOf(row, output, opened), isSecret: isSecret === true }]
+        if (sealed === undefined) return [name, { value: fill(value) }]
+        return [name, { value: fill(before) + (opened[sealed] ?? '') + fill(after), isSecret: true }]
+      }),
   )
 }
 
@@ -187,7 +202,7 @@ export const toService = (
   type: typeOf(row.kind),
   ...(kinds[row.kind].builtIns === 'type' && row.type !== null ? { keyType: row.type } : {}),
   internalHost: isMade(row) ? outputOf(row, 'HOST', opened) : internalHost(row.id),
-  externalHost: row.host ?? (row.outside === null ? null : outsideHost),
+  externalHost: row.host ?? (row.outside === null || !row.is_routed ? null : outsideHost),
   gitBranch: row.branch,
   gitCommitId: row.commit,
   more: {

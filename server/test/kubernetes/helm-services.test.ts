@@ -14,6 +14,7 @@ import { findTool } from '../../src/builds/tools.ts'
 import { createLog } from '../../src/lib/log.ts'
 import { createOutbound } from '../../src/lib/net/outbound.ts'
 import { systemClock } from '../../src/lib/time/clock.ts'
+import { releaseOf } from '../../src/runtimes/kubernetes/helm/own-objects.ts'
 import { createHelmTool } from '../../src/runtimes/kubernetes/helm/tool.ts'
 import { createOpenKubernetes } from '../../src/runtimes/kubernetes/kubernetes.ts'
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
@@ -101,7 +102,10 @@ const newHelm = async (source: Json, more: Json = {}): Promise<Json> => {
   const environment = await must('POST', `/project/${projectId}/environment`, body)
   environments.push(environment.id)
   const asked = { name: 'shop', auto_deploy: false, arguments: [], timeout_sec: 60, source, ...more }
-  return must('POST', `/environment/${environment.id}/helm`, asked)
+  const made = await must('POST', `/environment/${environment.id}/helm`, asked)
+  // The host of its Ingress.
+  await must('POST', `/helm/${made.id}/customDomain`, { domain: `${releaseOf(made.id)}.shop.test` })
+  return made
 }
 const atRest = (path: string): Promise<Json> =>
   until(

@@ -48,6 +48,7 @@ const read = (path: string): Promise<Json> => admin.get(path.replace('*', `names
 const configMap = async (): Promise<Json> => (await read('/api/v1/*/configmaps/shop')).data
 const chart = async (version: string, values: Json = {}, more: Record<string, string> = {}) => ({
   ...{ archive: await shopChart(version, more), values: [JSON.stringify(values)], allowClusterWide: false },
+  domains: ['shop.shop.test'],
 })
 const revisions = async (): Promise<string[]> =>
   (await helm.history(place)).map(({ revision, status, chart: name }) => `${revision} ${status} ${name}`)
@@ -59,7 +60,8 @@ test('a chart is planned, installed, upgraded, failed, rolled back and removed',
     [plan.chart, plan.differences.map(({ name, change }) => `${change} ${name}`).sort()],
     ['shop 1.0.0', ['added ConfigMap shop', 'added Deployment shop', 'added Ingress shop', 'added Service shop']],
   )
-  const made = await helm.upgrade(place, first, options)
+  const { objects: made, unled } = await helm.upgrade(place, first, options)
+  assert.deepEqual(unled, [])
   assert.deepEqual(made.map(({ kind }) => kind).sort(), ['ConfigMap', 'Deployment', 'Ingress', 'Job', 'Service'])
   assert.deepEqual(await configMap(), { greeting: 'hello', literal: '{{ not rendered twice }}' })
   assert.equal((await read('/apis/batch/v1/*/jobs/shop-prepare')).status.succeeded, 1)

@@ -41,16 +41,16 @@ ACDJ | /annotations_groups… /labels_groups… | labels of the containers | ann
 ACDJ | /cpu /memory | limits of the container | requests and limits of the container |
 ACJ | /cpu_architecture | must be that of the engine | must be that of the cluster's machines |
 AC | /min_running_instances /max_running_instances /hpa.cpu.average_utilization_percent | containers, which Slipway adds and removes as they are used | replicas; with a maximum above the minimum a HorizontalPodAutoscaler, which needs metrics-server in the cluster. A minimum of 0 is refused | sleep
-AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe |
-AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe |
+AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe, of every kind |
+AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe, of every kind |
 AC | /ports/*/internal_port | port of the container | port of the container and of its Services |
-AC | /ports/*/publicly_accessible /ports/*/is_default | a host of Slipway's router | a host of an Ingress, and a NetworkPolicy that lets requests in |
-AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP through the Ingress, TCP and UDP through a Service of the type LoadBalancer. A public gRPC port is refused | grpc tcp-ports udp-ports
+AC | /ports/*/publicly_accessible /ports/*/is_default | a host of Slipway's router | a host of an Ingress, or an HTTPRoute or GRPCRoute of the Gateway that the cluster's ingress names, and a NetworkPolicy that lets requests in |
+AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP through the Ingress or the Gateway, TCP and UDP through a Service of the type LoadBalancer. A public gRPC port is refused unless the cluster's ingress has a gateway or grpc_annotations | grpc tcp-ports udp-ports
 AC | /ports/*/external_port | port of the router | port of the LoadBalancer |
-AC | /ports/*/public_path | prefix at the router | path of the Ingress |
-AC | /ports/*/public_path_rewrite | prefix that the program sees | refused, unless it is the public_path | path-rewrites
-ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there |
-ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the Ingress's own: SLIPWAY_KUBERNETES_CERT_ISSUER or SLIPWAY_KUBERNETES_INGRESS_TLS |
+AC | /ports/*/public_path | prefix at the router | path of the Ingress or HTTPRoute |
+AC | /ports/*/public_path_rewrite | prefix that the program sees | URLRewrite of the HTTPRoute; refused without a gateway, unless it is the public_path | path-rewrites
+ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
+ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. To ask for one where nobody orders any, and to bring one, gets a 400 |
 AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the cluster's default StorageClass | volumes
 ACJ | /arguments /entrypoint /schedule/on_start… /schedule/on_stop… /schedule/on_delete… | command of the container | command and args of the container |
 J | /schedule/cronjob/arguments /schedule/cronjob/entrypoint | command of the container | command and args of the container |
@@ -62,13 +62,13 @@ CJ | /image_name /tag /registry_id /image_tag /source/image… | pulled through 
 ACDJT | /deployment.termination_grace_period_seconds | between SIGTERM and SIGKILL | terminationGracePeriodSeconds |
 AC | /deployment.update_strategy.type | Recreate: the old version ends first | rolling with maxUnavailable 0; Recreate: the old version ends first |
 AC | /deployment.lifecycle… | run in the container | postStart and preStop |
-AC | /network.… | how the router treats requests | refused when it is changed and a port is public | network-settings
+AC | /network.… | how the router treats requests | refused when it is changed and a port is public; sticky sessions alone are possible with sticky_session_annotations, or a gateway with session_persistence, in the cluster's ingress | network-settings sticky-sessions
 ACJ | /security.read_only_root_filesystem | read-only root | readOnlyRootFilesystem |
 D | /type /version | image; MANAGED: read by the operator's module | image, as the user of its own that the image has; MANAGED: the same as on Docker |
 D | /mode | CONTAINER: a container. MANAGED: what the operator's Terraform module makes, run on the engine of Slipway's own machine | CONTAINER: a StatefulSet. MANAGED: the same as on Docker |
 D | /instance_type /disk_type /action | only with MANAGED: read by the operator's module; a plan, or the freeing of its state | the same |
 D | /storage | volume; MANAGED: read by the operator's module | PersistentVolumeClaim of the StatefulSet; MANAGED: the same as on Docker | volumes
-D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer; MANAGED: the same as on Docker | tcp-ports
+D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer, whose address the links and the credentials tell once it has one; variables name it as services of the environment reach it; MANAGED: the same as on Docker | tcp-ports
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts

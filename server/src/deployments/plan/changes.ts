@@ -59,6 +59,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   port: ['port'],
   path: ['path'],
   scheme: ['scheme'],
+  service: ['service'],
   command: ['command'],
   initialDelaySeconds: ['initial_delay_seconds'],
   periodSeconds: ['period_seconds'],

@@ -41,6 +41,7 @@ import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
 import { moduleStopRefusal } from '../tasks/modules.ts'
 import { taskFor } from '../tasks/tasks.ts'
+import { readChartExposure } from '../traffic/routes.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
 
@@ -195,7 +196,8 @@ const chartChanges = async (
   const { content } = await readChart(fetching, source, requested, async () => variables)
   const ids = { organizationId, projectId: '', environmentId, serviceId: row.id, revision: '', aliases: [] }
   const workload = thawWorkload(freezeWorkload(ids, spec, source), '', { ...variables, chart: content })
-  return cluster.runtime.planChart(workload, signal)
+  const exposure = () => readChartExposure(parts.database, row.id)
+  return cluster.runtime.planChart({ state: 'running', workload, exposure }, signal)
 }
 
 /** Rejects for a size that was changed. Nothing is said while the engine does not answer. */

@@ -12,6 +12,7 @@ import {
   type WorkloadSpec,
 } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
+import { stickyKey } from '../traffic/ingress-settings.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
 interface Candidate {
@@ -88,8 +89,12 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
     what: 'does not rewrite paths, but a port of the service has a public_path_rewrite',
   },
   'network-settings': {
-    isNeeded: (of) => of.ingress !== undefined && publicWebPorts(of).length > 0,
+    isNeeded: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
     what: "does not act on a service's advanced settings of the network, but the service changes some",
+  },
+  'sticky-sessions': {
+    isNeeded: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,
+    what: 'does not keep clients with one instance, but the service has sticky sessions',
   },
   sleep: {
     isNeeded: ({ scaling }) => scaling?.sleeps === true,
@@ -106,6 +111,9 @@ export const abilityWords = Object.fromEntries(
   Object.entries(lacks).map(([ability, { what }]) => [ability, what]),
 ) as Record<Ability, string>
 
+/** What a Kubernetes cluster has with the one ingress and not with the other. */
+const ofIngress: ReadonlySet<Ability> = new Set(['grpc', 'path-rewrites', 'sticky-sessions'])
+
 /** What its cluster lacks for a service; null when it lacks nothing. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
@@ -114,6 +122,8 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
     return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'
   if (lacking === 'apps')
     return 'An Argo CD app needs a Kubernetes cluster with Argo CD, and the cluster of this environment is a Docker engine: clone the environment to another cluster.'
+  if (ofIngress.has(lacking))
+    return `The cluster ${lacks[lacking].what}: change the service, or give the cluster an \`ingress\` that can (a gateway, or annotations for its controller).`
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 

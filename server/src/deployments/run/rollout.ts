@@ -15,7 +15,7 @@ import { takeInstances } from '../scaling/turns.ts'
 import { neverSleeps, noteProblem } from '../status/problems.ts'
 import { policyOf, policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
-import { readExposure } from '../traffic/routes.ts'
+import { readChartExposure, readExposure } from '../traffic/routes.ts'
 import type { ServiceRun } from './service-run.ts'
 
 const usualGraceMs = 10_000
@@ -26,7 +26,9 @@ export const runningAs = ({ parts, service }: Exposed, workload: Workload): Runn
   state: 'running',
   workload,
   exposure: () =>
-    readExposure(parts.database, service.id, workload.ports, policyOf(workload.ingress, workload.env.reveal())),
+    workload.chart === undefined
+      ? readExposure(parts.database, service.id, workload.ports, policyOf(workload.ingress, workload.env.reveal()))
+      : readChartExposure(parts.database, service.id),
 })
 
 const graceOf = async ({ parts, service }: ServiceRun): Promise<number> =>

@@ -14,6 +14,9 @@ export type IngressSettings = Readonly<Record<string, unknown>>
 const ingress = (name: string): string => `network.ingress.${name}`
 const gateway = (name: string): string => `network.gateway_api.${name}`
 
+/** Which some clusters act on that act on no other setting. */
+export const stickyKey = ingress('enable_sticky_session')
+
 const basicAuthKey = ingress('basic_auth_env_var')
 
 /** Each key, with its default: a service with nothing but defaults has the router's usual policy. */

@@ -82,6 +82,19 @@ export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports'
     .map(({ protocol, externalPort, internalPort }) => ({ protocol, externalPort, internalPort })),
 })
 
+/** The domains that users have brought for a service. */
+const readDomains = async (db: Queryable, serviceId: string): Promise<string[]> => {
+  const sql = 'select domain from custom_domain where service_id = $1 order by domain'
+  return (await db.query<{ domain: string }>(sql, [serviceId])).map(({ domain }) => domain)
+}
+
+/** Of a chart, which leads its hosts itself. */
+export const readChartExposure = async (db: Queryable, serviceId: string): Promise<Exposure> => ({
+  hosts: [],
+  ports: [],
+  domains: await readDomains(db, serviceId),
+})
+
 export const readExposure = async (
   db: Queryable,
   serviceId: string,

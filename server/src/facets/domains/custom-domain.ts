@@ -7,9 +7,10 @@ import Type from 'typebox'
 import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
+import { readRef } from '../../clusters/refs.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
-import { badRequest, notFound } from '../../lib/errors.ts'
+import { badRequest, conflict, invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, lockNode, writeAudit } from '../../store/tree.ts'
@@ -32,12 +33,16 @@ const param = 'customDomainId'
 
 const body = Type.Object(
   {
-    domain: Text(253, { minLength: 1 }),
+    domain: Text(253, {
+      minLength: 1,
+      description:
+        'Leads to the default public port of the service. Of a helm service: a host that the Ingress and routes of its chart may name, which lead there; no other is installed.',
+    }),
     generate_certificate: Maybe(
       Flag({
         default: false,
         description:
-          'Orders a certificate for the domain and serves HTTPS, if this server does (`SLIPWAY_ROUTER_TLS_PORT`): `certificate` in the response says how far that is.',
+          'Orders a certificate for the domain and serves HTTPS, if this server does (`SLIPWAY_ROUTER_TLS_PORT`): `certificate` in the response says how far that is. On a Kubernetes cluster the issuer that its ingress names orders it, and all other hosts have one too; without an issuer it is refused.',
       }),
     ),
     use_cdn: Maybe(Flag({ default: false })),
@@ -84,26 +89,40 @@ const checked = Type.Object(
 const noTls = 'This server has no TLS: the operator turns it on with SLIPWAY_ROUTER_TLS_PORT.'
 const noPort = 'The service has no public HTTP or gRPC port.'
 const notHere =
-  'The service runs on a Kubernetes cluster, whose own ingress has its certificates: the operator of this server names who issues them (SLIPWAY_KUBERNETES_CERT_ISSUER).'
+  'The service runs on a Kubernetes cluster, whose own ingress has its certificates. Name who issues them: the cluster as `ingress.issuer`, or the operator of this server for all clusters (SLIPWAY_KUBERNETES_CERT_ISSUER).'
+const ofChart = 'A chart has an Ingress of its own, which names its certificate.'
+const orderedThere = (issuer: string): string =>
+  `The issuer ${issuer} of the cluster orders it: the cluster tells how far that is (kubectl get certificates).`
+
+/** Who orders certificates where the service runs; null for nobody, and for our router. */
+const issuerOf = async ({ parts, node }: Context, db: Queryable): Promise<string | null> => {
+  const ref = await readRef(db, node.id)
+  if (ref === null) return null
+  return (await parts.clusters.of(ref.clusterId, db)).ingress.certificates?.issuer ?? null
+}
 
 /** Also of one that nobody has begun to order. */
-const certificateOf = ({ generate_certificate: isWanted, certificate, ...row }: CustomDomain, hasTls: boolean) => {
+const certificateOf = (
+  { generate_certificate: isWanted, certificate, ...row }: CustomDomain,
+  hasTls: boolean,
+  issuer: string | null,
+) => {
   if (hasTls && row.is_routed && certificate !== null && (isWanted || certificate.source === 'UPLOADED'))
     return certificate
   if (!isWanted) return null
   const why = !hasTls ? noTls : row.validation_domain === null ? noPort : null
-  const reason = row.is_routed ? why : notHere
+  const reason = row.is_routed ? why : issuer === null ? notHere : orderedThere(issuer)
   return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null, source: 'ACME' as const }
 }
 
-const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain) => {
+const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain, issuer: string | null) => {
   const { validation_domain: target, is_routed: _, ...kept } = row
   return {
     ...kept,
     ...(target === null ? {} : { validation_domain: target }),
     // The only value in the public API.
     status: 'VALIDATION_PENDING',
-    certificate: certificateOf(row, parts.settings.routerTlsPort !== undefined),
+    certificate: certificateOf(row, parts.settings.routerTlsPort !== undefined, issuer),
   }
 }
 
@@ -125,6 +144,17 @@ const ownerOfOne = (self: Self): Owner => {
 
 const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
 
+/** What is asked for is ordered by somebody. */
+const refuseUnissued = (
+  { body: sent, node }: Pick<Context<Partial<DomainRequest> | undefined>, 'body' | 'node'>,
+  row: CustomDomain | undefined,
+  issuer: string | null,
+): void => {
+  if (sent?.generate_certificate !== true || row === undefined || row.is_routed) return
+  const why = node.kind === 'helm' ? ofChart : issuer === null ? notHere : null
+  if (why !== null) throw invalidField('/generate_certificate', why)
+}
+
 /** Writes the domain, its routes and the audit row in one transaction; returns the resulting domain. */
 const change = (
   context: Context,
@@ -134,16 +164,33 @@ const change = (
 ) =>
   context.transaction(async (tx) => {
     const { node, principal } = context
+    const issuer = await issuerOf(context, tx)
     // In turns with other changes of its routes: each replaces all.
     if ((await lockNode(tx, node.id)) === null) throw notFound()
     await work(tx)
     await routeDomainsNow(tx, node.id)
     const [row] = await readDomains(tx, node.id, id)
     const target = { target: auditTargetOf(node.kind), subTarget: 'CUSTOM_DOMAIN' }
+    refuseUnissued(context as Context<Partial<DomainRequest> | undefined>, row, issuer)
     const audit = auditOf(context, eventType, target, placeOf(node), row ?? null)
     await writeAudit(tx, principal.organizationId, node, audit)
-    return row === undefined ? undefined : show(context, row)
+    return row === undefined ? undefined : show(context, row, issuer)
   })
+
+/** What a chart has made goes with its next deployment: until then nobody else may have the domain. */
+const refuseLed = async ({ parts, db, node }: Context, domain: string): Promise<void> => {
+  const ref = node.kind === 'helm' ? await readRef(db, node.id) : null
+  if (ref === null) return
+  const { ingress } = await parts.clusters.of(ref.clusterId, db)
+  const isLed = ingress.leads === undefined ? false : await ingress.leads(ref, domain).catch(() => null)
+  if (isLed === null)
+    throw conflict('cluster_silent', 'The cluster does not say whether the chart still leads the domain: try again.')
+  if (isLed)
+    throw conflict(
+      'domain_in_use',
+      'The chart of the service still leads this domain: deploy it with values that do not name it, or uninstall it, and try again.',
+    )
+}
 
 // Its defaults are filled in.
 const create = (context: Context<DomainRequest>) => {
@@ -153,23 +200,19 @@ const create = (context: Context<DomainRequest>) => {
   return change(context, 'CREATE', ids.id, (tx) => insertDomain(tx, ids, domainRequest))
 }
 
-const edit = (context: Context<Partial<DomainRequest>>) => {
+const edit = async (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
+  const domain = completeDomain(domainRequest.domain, context.parts.settings)
+  if (domain !== before.domain) await refuseLed(context, before.domain)
   return change(context, 'UPDATE', before.id, (tx) =>
-    updateDomain(
-      tx,
-      { id: before.id, organizationId: context.principal.organizationId },
-      {
-        ...domainRequest,
-        domain: completeDomain(domainRequest.domain, context.parts.settings),
-      },
-    ),
+    updateDomain(tx, { id: before.id, organizationId: context.principal.organizationId }, { ...domainRequest, domain }),
   )
 }
 
-const remove = (context: Context) => {
-  const { id } = theOne(context)
+const remove = async (context: Context) => {
+  const { id, domain } = theOne(context)
+  await refuseLed(context, domain)
   return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
 }
 
@@ -213,9 +256,10 @@ const ofService = (self: Self, tag: string): Operation[] => {
       owner,
       status: 200,
       answer: Results(answer),
-      run: async (context) => ({
-        results: (await readDomains(context.db, context.node.id)).map((row) => show(context, row)),
-      }),
+      async run(context) {
+        const issuer = await issuerOf(context, context.db)
+        return { results: (await readDomains(context.db, context.node.id)).map((row) => show(context, row, issuer)) }
+      },
     }),
     operation({
       id: `create${noun}CustomDomain`,
@@ -264,14 +308,14 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       ...read,
       id: `get${self.noun}CustomDomain`,
       summary: `Read a custom domain of ${self.nounWithArticle}`,
-      run: async (context) => show(context, theOne(context)),
+      run: async (context) => show(context, theOne(context), await issuerOf(context, context.db)),
     }),
     operation({
       ...read,
       id: `get${noun}Status`,
       path: `${path}/status`,
       summary: `Read the status of a custom domain of ${self.nounWithArticle}`,
-      run: async (context) => show(context, theOne(context)),
+      run: async (context) => show(context, theOne(context), await issuerOf(context, context.db)),
     }),
     operation({
       ...common,

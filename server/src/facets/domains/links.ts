@@ -59,15 +59,19 @@ const readSql = (ofRoute: string, ofNode: string): string =>
 const ofService = readSql('r.service_id = $1', 'n.id = $1')
 const ofEnvironment = readSql('r.environment_id = $1 and n.parent_id = $1', 'n.parent_id = $1')
 
-const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string =>
-  host === null ? `${protocol.toLowerCase()}://${address(externalPort!)}` : url(host)
+/** Null for a port whose load balancer has no address yet. */
+const urlOf = ({ address, url }: Ingress, { host, protocol, externalPort }: Row): string | null => {
+  if (host !== null) return url(host)
+  const found = address(externalPort!)
+  return found === null ? null : `${protocol.toLowerCase()}://${found}`
+}
 
 const lookMs = 3000
 
-const toLink = (ingress: Ingress, row: Row, hasTls: boolean) => ({
+const toLink = (url: string, row: Row, hasTls: boolean) => ({
   service_id: row.serviceId,
   service_type: typeOf(row.kind),
-  url: urlOf(ingress, row),
+  url,
   internal_port: row.port,
   external_port: row.externalPort ?? row.port,
   is_qovery_domain: row.isPlatform,
@@ -102,7 +106,11 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
         await waitAtMost(parts.clock, lookMs, looking)
       }
       const hasTls = parts.settings.routerTlsPort !== undefined
-      return { results: rows.map((row) => toLink(ingress, row, hasTls)) }
+      const results = rows.flatMap((row) => {
+        const url = urlOf(ingress, row)
+        return url === null ? [] : [toLink(url, row, hasTls)]
+      })
+      return { results }
     },
   })
 

@@ -19,7 +19,7 @@ import { refuseUsedAccesses, secretManagerUserOperations } from '../secret-manag
 import { clusterAccessOperations } from './access.ts'
 import { clusterAdvancedSettingsOperations } from './advanced-settings.ts'
 import { clusterDnsOperations } from './dns.ts'
-import { refuseRegistry, withEngine } from './engine.ts'
+import { refuseUnused, withEngine } from './engine.ts'
 import { readFeatures, viewClusterFeature } from './features.ts'
 import { clusterLockOperations } from './lock.ts'
 import { markSql } from './managed/document.ts'
@@ -53,7 +53,7 @@ const validate = async (spec: Spec, context: Context, { previous }: Change): Pro
   if (Number(spec.min_running_nodes ?? 1) > Number(spec.max_running_nodes ?? 1))
     throw invalidField('/min_running_nodes', 'must not be more than max_running_nodes')
   const info = await completeInfo(context.db, context.principal, spec, previous?.spec ?? null)
-  await refuseRegistry(context, { ...spec, cloud_provider_credentials: info })
+  await refuseUnused(context, { ...spec, cloud_provider_credentials: info })
   noteUnread(context, moduleOf(context, spec), clusterSpec)
   const features = readFeatures((spec.features ?? []) as Spec[])
   return { ...spec, features, ...(info === undefined ? {} : { cloud_provider_credentials: info }) }

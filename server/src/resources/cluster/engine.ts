@@ -1,6 +1,7 @@
 /** Clusters that are a Docker engine or Kubernetes: what is looked at when a cluster comes to name the credentials of one. */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
+import type { KeptIngress } from '../../clusters/kubernetes.ts'
 import { isLocal } from '../../clusters/local.ts'
 import { badRequest, invalidField } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
@@ -25,16 +26,34 @@ const idIn = (spec: Spec): string | undefined => {
   return credentials?.id?.toLowerCase()
 }
 
-/** A registry that what is built is pushed to would do nothing for a cluster that is no Kubernetes cluster. */
-export const refuseRegistry = async (context: Context, spec: Spec): Promise<void> => {
-  if ((spec.container_registry_id ?? null) === null || moduleOf(context, spec) !== null) return
+const ofKubernetes = {
+  container_registry_id: 'nothing is pushed for it',
+  ingress: "its services are reached by this server's router",
+} as const
+
+/** An ingress has its Gateway, or what its controller wants to be told: the one knows nothing of the other. */
+const refuseMixed = (ingress: KeptIngress): void => {
+  const wrong = (
+    ['class_name', 'annotations', 'grpc_annotations', 'sticky_session_annotations', 'issuer'] as const
+  ).find((name) => (ingress[name] ?? null) !== null)
+  if ((ingress.gateway ?? null) !== null && wrong !== undefined)
+    throw invalidField(
+      `/ingress/${wrong}`,
+      'must not be set beside a gateway, which has its own class and certificates',
+    )
+}
+
+/** What only a Kubernetes cluster has would do nothing for another one. */
+export const refuseUnused = async (context: Context, spec: Spec): Promise<void> => {
+  if ((spec.ingress ?? null) !== null) refuseMixed(spec.ingress as KeptIngress)
+  const [name] = (Object.keys(ofKubernetes) as (keyof typeof ofKubernetes)[]).filter(
+    (each) => (spec[each] ?? null) !== null,
+  )
+  if (name === undefined || moduleOf(context, spec) !== null) return
   const id = idIn(spec) ?? ''
   const row = isUuid(id) ? await readCredentials(context.db, context.principal.organizationId, id) : undefined
   if (row?.sealed.kubeconfig === undefined)
-    throw invalidField(
-      '/container_registry_id',
-      'must not be set: the cluster is not a Kubernetes cluster, so nothing is pushed for it',
-    )
+    throw invalidField(`/${name}`, `must not be set: the cluster is not a Kubernetes cluster, so ${ofKubernetes[name]}`)
 }
 
 /** What is to be written with a cluster that comes to name other credentials; null when it names the same. */

@@ -128,6 +128,21 @@ test('its machines are in the streams of the cluster, with what is wrong with th
   )
   const [{ pods, metrics_usage, conditions, ...node }] = nodes
   assert.deepEqual([pods, metrics_usage, conditions[0].type], [[], {}, 'Ready'])
+  const { type, status: isThere, message } = conditions.at(-1)
+  assert.deepEqual([type, isThere, /install metrics-server/.test(message)], ['MetricsAvailable', 'False', true])
+  const measured = [{ metadata: { name: 'one' }, usage: { cpu: '392m', memory: '4Gi' } }]
+  const metricsPath = '/apis/metrics.k8s.io/v1beta1/nodes'
+  kubernetes.instead.set(metricsPath, (_, response) => json(response, { items: measured, metadata: {} }))
+  const { nodes: told } = await lastOf(await hearSocket(`${api.url}/cluster/metrics?cluster=${id}`, api.token))
+  assert.deepEqual(
+    told.map(({ metrics_usage: used }: Json) => [
+      used.cpu_milli_usage,
+      used.cpu_percent_usage,
+      used.memory_mib_rss_usage,
+    ]),
+    [[392, 10, 4096], ...Array(3).fill([undefined, undefined, undefined])],
+  )
+  assert.equal(told[0].conditions.at(-1).type, 'Ready')
   assert.deepEqual([node.instance_type, node.architecture, node.kubelet_version], ['m5', 'arm64', 'v1.31.2'])
   assert.deepEqual(node.resources_allocatable, {
     ...{ cpu_milli: 3920, memory_mib: 16_384, ephemeral_storage_mib: 1024, pods: 110 },

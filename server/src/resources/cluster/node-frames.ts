@@ -1,5 +1,5 @@
 /** The machines of a Kubernetes cluster in the words of the public streams. Pure. */
-import type { ClusterNode, NodeCondition, NodeResources } from '../../runtimes/kubernetes/nodes.ts'
+import { type ClusterNode, type NodeCondition, type NodeResources, noMetrics } from '../../runtimes/kubernetes/nodes.ts'
 
 const resources = ({ cpuMillicores, memoryMb, ephemeralStorageMb, pods }: NodeResources) => ({
   cpu_milli: cpuMillicores,
@@ -17,10 +17,30 @@ const conditionOf = ({ type, status, heartbeatAt, changedAt, reason, message }: 
   message,
 })
 
-/** Nothing of ours runs there, so that nothing of it is allocated or used by us. */
-const unused = { request_cpu_milli: 0, limit_cpu_milli: 0, request_memory_mib: 0, limit_memory_mib: 0 }
+/** Of a machine that has no metrics, beside what it says of itself. */
+const withoutMetrics = (askedAt: Date) => ({
+  type: 'MetricsAvailable',
+  status: 'False',
+  ...{ last_heartbeat_time: askedAt.getTime(), last_transition_time: askedAt.getTime() },
+  ...{ reason: 'MetricsMissing', message: noMetrics },
+})
 
-export const asNodeFrame = (node: ClusterNode) => ({
+const percent = (part: number, whole: number): number | null => (whole === 0 ? null : Math.round((100 * part) / whole))
+
+const usageOf = ({ usage, allocatable }: ClusterNode) =>
+  usage === null
+    ? {}
+    : {
+        cpu_milli_usage: usage.cpuMillicores,
+        cpu_percent_usage: percent(usage.cpuMillicores, allocatable.cpuMillicores),
+        memory_mib_rss_usage: usage.memoryMb,
+        memory_mib_working_set_usage: usage.memoryMb,
+        memory_percent_rss_usage: percent(usage.memoryMb, allocatable.memoryMb),
+        memory_percent_working_set_usage: percent(usage.memoryMb, allocatable.memoryMb),
+      }
+
+/** `allocated`, `pods`: of what the caller may see there. */
+export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object, pods: readonly object[]) => ({
   created_at: node.createdAt,
   name: node.name,
   architecture: node.architecture,
@@ -32,14 +52,14 @@ export const asNodeFrame = (node: ClusterNode) => ({
   unschedulable: node.isUnschedulable,
   resources_allocatable: resources(node.allocatable),
   resources_capacity: resources(node.capacity),
-  resources_allocated: unused,
+  resources_allocated: allocated,
   taints: node.taints,
   labels: node.labels,
   annotations: {},
   addresses: node.addresses,
-  conditions: node.conditions.map(conditionOf),
-  metrics_usage: {},
-  pods: [],
+  conditions: [...node.conditions.map(conditionOf), ...(node.usage === null ? [withoutMetrics(askedAt)] : [])],
+  metrics_usage: usageOf(node),
+  pods,
 })
 
 /** A machine is well when it and its parts are ready (`Ready`, `StorageReady` …) and nothing else is said of it. */

@@ -138,6 +138,71 @@ const FeatureRequest = Type.Object({
   value: Maybe(Type.Union([Text(1024), Flag(), Open(), Type.Null()])),
 })
 
+const objectName = '^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$'
+const ObjectName = () => Text(253, { pattern: objectName })
+
+/** Keys of Slipway are its own. */
+const Annotations = (description: string) =>
+  Maybe(
+    Nullable(
+      Type.Unsafe<Record<string, string>>({
+        type: 'object',
+        propertyNames: {
+          type: 'string',
+          pattern:
+            '^(?!slipway\\.)([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$',
+        },
+        additionalProperties: { type: 'string', maxLength: 2048 },
+        maxProperties: 50,
+        'x-anything': true,
+      }),
+      { description },
+    ),
+  )
+
+const Gateway = Type.Object(
+  {
+    name: ObjectName(),
+    namespace: ObjectName(),
+    listener: Maybe(Nullable(ObjectName(), { description: 'One of its listeners; null: all that fit.' })),
+    session_persistence: Maybe(
+      Flag({
+        default: false,
+        description:
+          'It carries out `sessionPersistence` (experimental channel of the Gateway API), which sticky sessions need.',
+      }),
+    ),
+  },
+  {
+    description:
+      'A Gateway of the cluster whose listeners take routes of all namespaces: hosts become HTTPRoutes and GRPCRoutes in place of Ingresses. Its listeners have the certificates.',
+  },
+)
+
+export const Ingress = Type.Object(
+  {
+    class_name: Maybe(Nullable(ObjectName(), { description: 'IngressClass; null: the default of the cluster.' })),
+    annotations: Annotations('Of every Ingress.'),
+    grpc_annotations: Annotations(
+      'Of Ingresses that lead to gRPC ports, by which the controller knows that; null: public gRPC ports are not deployed.',
+    ),
+    sticky_session_annotations: Annotations(
+      'Of Ingresses of services with sticky sessions, by which the controller keeps a client with one instance; null: such services are not deployed.',
+    ),
+    load_balancer_annotations: Annotations('Of the Services of the type LoadBalancer for public TCP and UDP ports.'),
+    issuer: Maybe(
+      Nullable(ObjectName(), {
+        description: 'ClusterIssuer of cert-manager, which orders a certificate for each host.',
+      }),
+    ),
+    has_certificate: Maybe(
+      Flag({ default: false, description: 'The ingress or gateway has a certificate for all hosts: links are https.' }),
+    ),
+    gateway: Maybe(Nullable(Gateway)),
+  },
+  { title: 'ClusterIngress' },
+)
+
 export const clusterSpec = Type.Object({
   name: Name(),
   description: Maybe(Text(2048)),
@@ -160,6 +225,12 @@ export const clusterSpec = Type.Object({
   keda: Maybe(ForModule(Enabled())),
   labels_groups: Maybe(ForModule(List(Type.Object({ id: Ref('labels_group') }), 50))),
   secret_manager_accesses: Maybe(AccessRequests()),
+  ingress: Maybe(
+    Nullable(Ingress, {
+      description:
+        "Of a Kubernetes cluster: how the hosts and ports of services are published, in place of the operator's settings (`SLIPWAY_KUBERNETES_INGRESS_CLASS` …). What is published follows within a minute.",
+    }),
+  ),
   container_registry_id: Maybe(
     Nullable(Ref('container_registry'), {
       description:

@@ -162,6 +162,14 @@ const conditionOf = ({ problem, askedAt, createdAt }: Metrics) => ({
   message: problem ?? 'The engine answers.',
 })
 
+/** As far as their limits are known. */
+const allocatedTo = (pods: readonly Pod[]) => {
+  const known = pods.flatMap(({ usage }) => usage ?? [])
+  const cpu = sum(known.map(({ cpuLimitMillicores }) => cpuLimitMillicores))
+  const memory = sum(known.map(({ memoryLimitMb }) => memoryLimitMb))
+  return { request_cpu_milli: cpu, limit_cpu_milli: cpu, request_memory_mib: memory, limit_memory_mib: memory }
+}
+
 const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
   const { capacity, createdAt, problem } = metrics
   const known = pods.flatMap(({ usage }) => usage ?? [])
@@ -170,8 +178,6 @@ const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
     memoryMb: sum(known.map(({ memoryMb }) => memoryMb)),
     memoryRssMb: sum(known.map(({ memoryRssMb }) => memoryRssMb)),
   }
-  const cpu = sum(known.map(({ cpuLimitMillicores }) => cpuLimitMillicores))
-  const memory = sum(known.map(({ memoryLimitMb }) => memoryLimitMb))
   const has = {
     cpu_milli: capacity?.cpuMillicores ?? 0,
     memory_mib: capacity?.memoryMb ?? 0,
@@ -187,12 +193,7 @@ const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
     ...{ kernel_version: '', kubelet_version: '', operating_system: 'linux', os_image: '', unschedulable: false },
     resources_allocatable: has,
     resources_capacity: has,
-    resources_allocated: {
-      request_cpu_milli: cpu,
-      limit_cpu_milli: cpu,
-      request_memory_mib: memory,
-      limit_memory_mib: memory,
-    },
+    resources_allocated: allocatedTo(pods),
     ...{ taints: [], labels: {}, annotations: {}, addresses: [] },
     conditions: [conditionOf(metrics)],
     metrics_usage: problem === null ? usageOf(used, capacity?.cpuMillicores, capacity?.memoryMb) : {},
@@ -200,11 +201,15 @@ const asNode = (metrics: Metrics, pods: readonly Pod[]) => {
   }
 }
 
-const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => ({
-  nodes: metrics.nodes === null ? [asNode(metrics, pods)] : metrics.nodes.map(asNodeFrame),
-  pvcs: [],
-  node_pools: [],
-})
+const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => {
+  const { nodes, askedAt } = metrics
+  const byMachine = Map.groupBy(pods.slice(0, maxPods), ({ instance }) => instance.machine)
+  const frameOf = (node: ClusterNode) => {
+    const own = byMachine.get(node.name) ?? []
+    return asNodeFrame(node, askedAt, allocatedTo(own), own.map(asPod))
+  }
+  return { nodes: nodes === null ? [asNode(metrics, pods)] : nodes.map(frameOf), pvcs: [], node_pools: [] }
+}
 
 /** Only services that the caller may see. Callers with the same rights share what is shown. */
 const seenBy = ({ principal }: Context): View<Metrics> => {

@@ -75,6 +75,8 @@ const deploy = async (path: string, body: Json = {}, wanted = 'DEPLOYED'): Promi
 }
 const found = ({ environment }: Json, kind: string, name: string): Json =>
   kubernetes.store.find(kind, `slipway-${environment.id}`, name)
+const loggedBy = async ({ environment }: Json): Promise<string> =>
+  JSON.stringify(await must('GET', `/environment/${environment.id}/logs`))
 const podsOf = ({ environment }: Json): Json[] => kubernetes.store.all('Pod', `slipway-${environment.id}`)
 const put = async (version: string, more: Record<string, string> = {}): Promise<void> => {
   archives.set(version, await fakeChart(version, more))
@@ -190,6 +192,55 @@ test('an upgrade that fails leaves what was installed, and a chart that asks for
   const wide = await must('PUT', path, { allow_cluster_wide_resources: true })
   assert.equal(wide.allow_cluster_wide_resources, true)
   await deploy(path, { chart_version: '3.0.0' })
+})
+
+test("a chart's own Ingress has the custom domains of its service and no other host, and what it takes is not counted", async () => {
+  const ingress = (host: string) => ({
+    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'shop' } },
+    spec: { rules: [{ host }] },
+  })
+  await put('5.0.0', { 'templates/x.json': JSON.stringify(ingress('www.chart.test')) })
+  const service = await newHelm()
+  const path = `/helm/${service.id}`
+  const sentence = /Ingress shop names the host www\.chart\.test, which is not a custom domain of this service/
+  const plan = await must('POST', `${path}/deploy?dry_run=true`, { chart_version: '5.0.0' })
+  assert.match(JSON.stringify(plan), sentence)
+  await must('POST', `${path}/deploy`, { chart_version: '5.0.0' })
+  const failed = await until(
+    async () => {
+      const { body } = await call('GET', `${path}/status`)
+      return body.state === 'DEPLOYMENT_ERROR' ? body : null
+    },
+    { what: 'the refusal' },
+  )
+  assert.match(failed.error.message, sentence)
+  assert.equal(found(service, 'Ingress', 'shop'), undefined)
+
+  const other = await newHelm()
+  await must('POST', `/helm/${other.id}/customDomain`, { domain: 'www.chart.test' })
+  const again = await must('POST', `${path}/deploy?dry_run=true`, { chart_version: '5.0.0' })
+  assert.match(JSON.stringify(again), sentence, 'it is the domain of another service')
+  const otherPath = `/helm/${other.id}`
+  await must('POST', `${otherPath}/customDomain`, { domain: 'old.chart.test' })
+  await deploy(otherPath, { chart_version: '5.0.0' })
+  assert.equal(found(other, 'Ingress', 'shop').spec.rules[0].host, 'www.chart.test')
+  const told = await loggedBy(other)
+  assert.match(told, /old\.chart\.test leads nowhere/)
+  assert.doesNotMatch(told, /www\.chart\.test leads nowhere/)
+  assert.match(told, /not counted toward the limits of the organization/)
+  const { results } = await must('GET', `${otherPath}/customDomain`)
+  const idOf = (domain: string): string => results.find((each: Json) => each.domain === domain).id
+  const led = `${otherPath}/customDomain/${idOf('www.chart.test')}`
+  for (const answer of [await call('DELETE', led), await call('PUT', led, { domain: 'new.chart.test' })])
+    assert.deepEqual([answer.status, answer.body.code], [409, 'domain_in_use'], JSON.stringify(answer.body))
+  await must('DELETE', `${otherPath}/customDomain/${idOf('old.chart.test')}`)
+  await deploy(otherPath, { chart_version: '1.0.0' })
+  await must('DELETE', led)
+  const refused = await call('POST', `${otherPath}/customDomain`, {
+    ...{ domain: 'tls.chart.test', generate_certificate: true },
+  })
+  assert.deepEqual([refused.status, refused.body.details?.[0]?.field], [400, '/generate_certificate'])
+  assert.match(refused.body.message, /an Ingress of its own, which names its certificate/)
 })
 
 test('a run that was killed while helm worked is settled, and a canceled first one leaves nothing', async () => {

@@ -80,10 +80,6 @@ test('what the local cluster cannot do is refused with the field and what would 
     [{ storage: [{ size: 4, mount_point: '/proc' }] }, '/storage/0/mount_point'],
     [{ ports: [{ internal_port: 80 }, { internal_port: 80 }] }, '/ports/1/internal_port'],
     [
-      { healthchecks: { readiness_probe: { type: { grpc: { port: 80 } } } } },
-      '/healthchecks/readiness_probe/type/grpc',
-    ],
-    [
       { healthchecks: { readiness_probe: { type: { tcp: { port: 80, host: 'other.example' } } } } },
       '/healthchecks/readiness_probe/type/tcp/host',
     ],
@@ -229,6 +225,8 @@ test('each way to probe, its words and its pace reach the instance, and what is 
     [{ http: {} }, http],
     [{ http: { scheme: 'HTTP' as const, path: '/up', port: 81 } }, { ...http, path: '/up', port: 81 }],
     [{ http: { scheme: 'HTTPS' as const, path: '/up' } }, { ...http, path: '/up', scheme: 'HTTPS' }],
+    [{ grpc: {} }, { kind: 'grpc', port: 8080, service: '' }],
+    [{ grpc: { port: 81, service: 'shop.Orders' } }, { kind: 'grpc', port: 81, service: 'shop.Orders' }],
     [{ exec: { command: ['ok', 'a b'] } }, { kind: 'exec', command: ['ok', 'a b'] }],
     [
       { tcp: null, http: null, exec: { command: ['ok'] } },

@@ -20,15 +20,17 @@ import {
   Whole,
 } from '../../api/operations/schema.ts'
 import { type DatabaseModule, type DatabaseModules, databaseModuleOf } from '../../clusters/database-modules.ts'
+import { readRef } from '../../clusters/refs.ts'
 import { mainTask, type WorkloadSpec } from '../../deployments/deployments.ts'
 import { deployable } from '../../facets/deployable.ts'
 import { history } from '../../facets/history.ts'
 import { logs } from '../../facets/logs.ts'
 import { releases } from '../../facets/releases.ts'
+import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import { conflict, invalidField, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { publishedHostSql } from '../../store/installation.ts'
+import { publishedHostOfSql } from '../../store/installation.ts'
 import { type Content, writeAudit } from '../../store/tree.ts'
 import { completePorts, isPublished, type Port, volumeSizeWords } from '../service/parts.ts'
 import { choosePorts } from '../service/published-ports.ts'
@@ -133,10 +135,13 @@ const builtInValuesOf = (id: string, type: string, ports: readonly Port[]): Spec
   }
 }
 
-/** Where clients connect: on the environment's network or, if it is public, on this machine. */
-const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string) => {
+/**
+ * Where clients connect: on the environment's network or, if it is public, on this machine. Without a host of that, which
+ * a Kubernetes cluster's load balancer has for itself, it is told as services of its environment reach it.
+ */
+const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string | null) => {
   const outside = publishedPortOf(ports)
-  return outside === undefined
+  return outside === undefined || outsideHost === null
     ? { host: hostOf(id), port: databaseTypes[type]!.port }
     : { host: outsideHost, port: outside }
 }
@@ -248,13 +253,13 @@ const made = service({
     port: Computed(Whole(1, 65_535)),
     disk_encrypted: Computed(Flag()),
   },
-  columns: { outside_host: publishedHostSql, told: toldSql },
+  columns: { outside_host: publishedHostOfSql('n.id'), told: toldSql },
   validate: complete,
   view: ({ volume_id: _, built_in: __, provider: ___, ports, outside_host: outsideHost, told, ...record }) => ({
     ...record,
     ...(isManaged(record)
       ? toldAddress(record.type, told as Told)
-      : addressOf(record.id, { type: record.type, ports }, String(outsideHost))),
+      : addressOf(record.id, { type: record.type, ports }, outsideHost as string | null)),
     disk_encrypted: false,
   }),
   facets: [
@@ -294,10 +299,10 @@ const made = service({
 
 const owner = nodeInPath('database', 'databaseId')
 
-type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string }
+type Row = Omit<Content, 'spec'> & { spec: DatabaseSpec; outsideHost: string | null }
 
 const readRow = async (db: Queryable, id: string): Promise<Row> => {
-  const sql = `select name, spec, sealed, ${publishedHostSql} as "outsideHost" from node where id = $1`
+  const sql = `select name, spec, sealed, ${publishedHostOfSql('n.id')} as "outsideHost" from node n where n.id = $1`
   const [row] = await db.query<Row>(sql, [id])
   if (row === undefined) throw notFound()
   return row
@@ -317,6 +322,22 @@ const readTold = async ({ db, node, parts, principal }: Pick<Context, 'db' | 'no
   const password = await parts.sealer.open(principal.organizationId, place, word.sealed!)
   const open = (name: string): string => all.get(name)?.value ?? ''
   return { host: open('HOST'), port: Number(open('PORT')), login: open('LOGIN'), password }
+}
+
+const lookMs = 3000
+
+/** The host of the load balancer that its cluster has for a public one; null while there is none. */
+const balancerOf = async ({ db, node, parts }: Context, { ports }: DatabaseSpec): Promise<string | null> => {
+  const port = publishedPortOf(ports)
+  const ref = port === undefined ? null : await readRef(db, node.id)
+  if (ref === null) return null
+  const { ingress } = await parts.clusters.of(ref.clusterId)
+  await waitAtMost(
+    parts.clock,
+    lookMs,
+    ingress.look([ref]).catch(() => {}),
+  )
+  return ingress.address(port!)?.slice(0, -`:${port}`.length) ?? null
 }
 
 const masterCredentials = operation({
@@ -342,7 +363,7 @@ const masterCredentials = operation({
     const password = told?.password ?? (await parts.sealer.open(principal.organizationId, place, sealed.password!))
     const audit = auditOf(context, 'UPDATE', { target: 'DATABASE', subTarget: 'SECRET' }, placeOf(node), null)
     await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })
-    const { host, port } = told ?? addressOf(node.id, kept, outsideHost)
+    const { host, port } = told ?? addressOf(node.id, kept, outsideHost ?? (await balancerOf(context, kept)))
     return { host, port, login: told?.login ?? databaseTypes[kept.type]!.login, password: password.reveal() }
   },
 })

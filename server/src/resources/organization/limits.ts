@@ -33,7 +33,7 @@ const Limit = Type.Object(
   {
     name: OneOf(Object.values(publicNames)),
     limit: Figure('Null if there is no limit.'),
-    used: Figure('Null if not counted.'),
+    used: Figure('Null if not counted. What charts of helm services take in their clusters is never counted.'),
     setting: Text(255, { description: "The operator's setting; applies to all organizations." }),
   },
   { title: 'OrganizationLimit' },

@@ -214,9 +214,11 @@ const OneProbe = () =>
             ),
             exec: Maybe(Nullable(Type.Object({ command: List(Text(4096), 100, { minItems: 1 }) }))),
             grpc: Maybe(
-              Refused(
-                Nullable(Type.Object({ service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) })),
-                'requires a Kubernetes cluster; use `tcp`, `http` or `exec` on the local one',
+              Nullable(
+                Type.Object(
+                  { service: Maybe(Nullable(Text())), port: Maybe(PortNumber()) },
+                  { description: "Asks gRPC's own health service (`grpc.health.v1.Health`), without TLS." },
+                ),
               ),
             ),
           }),
@@ -241,7 +243,7 @@ interface KeptProbe {
     tcp?: { port?: number; host?: string | null } | null
     http?: { path?: string; scheme?: 'HTTP' | 'HTTPS'; port?: number } | null
     exec?: { command: string[] } | null
-    grpc?: unknown
+    grpc?: { service?: string | null; port?: number } | null
   } | null
   initial_delay_seconds: number
   period_seconds: number
@@ -262,9 +264,9 @@ export const checkProbes = (checks: KeptHealthchecks, ports: readonly Port[]): v
     if (type === undefined || type === null) continue
     const field = `/healthchecks/${name}/type`
     const ways = Object.values(type).filter((way) => way !== null && way !== undefined)
-    if (ways.length > 1) throw invalidField(field, 'must have only one of `tcp`, `http` and `exec`')
-    const needsPort = (type.http ?? type.tcp) !== undefined && (type.http ?? type.tcp)?.port === undefined
-    if (needsPort && (type.http ?? type.tcp) !== null && ports.length === 0)
+    if (ways.length > 1) throw invalidField(field, 'must have only one of `tcp`, `http`, `grpc` and `exec`')
+    const asking = type.http ?? type.tcp ?? type.grpc ?? null
+    if (asking !== null && asking.port === undefined && ports.length === 0)
       throw invalidField(field, 'requires a port because the service has none')
   }
 }
@@ -292,6 +294,10 @@ export const toProbe = (kept: KeptProbe | null | undefined, ports: readonly Port
       },
     }
   if (type.tcp) return { ...common, check: { kind: 'tcp', port: type.tcp.port ?? port } }
+  if (type.grpc) {
+    const { port: own = port, service } = type.grpc
+    return { ...common, check: { kind: 'grpc', port: own, service: service ?? '' } }
+  }
   if (type.exec) return { ...common, check: { kind: 'exec', command: type.exec.command } }
   return null
 }

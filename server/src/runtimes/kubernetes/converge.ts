@@ -19,6 +19,10 @@ const startDeadlineMs = 5 * minute
 
 export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volumes.length > 0 || recreate === true
 
+/** It may take minutes, or never come: the service serves meanwhile. */
+const pendingBalancer = (protocol: string, port: number): string =>
+  `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service tell the address once there is one.`
+
 const nothing: Converged = { instances: [], refused: [] }
 
 export const createConverge = ({ objects, ingress, images, ready, clock }: ConvergeParts) => {
@@ -32,8 +36,11 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     const { hosts, ports } = await exposure()
     for (const { host, path } of hosts)
       report('switch', `Requests to ${ingress.url(host)}${path ?? ''} now go to the new version.`)
-    for (const { externalPort, protocol } of ports)
-      report('switch', `${protocol} traffic to ${ingress.address(externalPort)} now goes to the new version.`)
+    for (const { externalPort, protocol } of ports) {
+      const address = ingress.address(externalPort)
+      if (address === null) report('switch', pendingBalancer(protocol, externalPort))
+      else report('switch', `${protocol} traffic to ${address} now goes to the new version.`)
+    }
   }
 
   const stopOld = async (workload: Workload, rollout: Rollout): Promise<void> => {

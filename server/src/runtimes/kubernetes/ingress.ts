@@ -1,13 +1,13 @@
-/** The world's way to services of a cluster: Ingress objects of its own controller, and its load balancers. */
+/** The world's way to services of a cluster: Ingresses of its own controller or routes of its Gateway, and load balancers. */
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
 import { untilGone } from './follow.ts'
 import { annotations, hasTls, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
 import { describeDoors } from './manifests/doors.ts'
-import type { Found, Kind, Objects } from './objects.ts'
+import { type Found, isUnknownKind, type Kind, type Objects } from './objects.ts'
 
-const doors = { Ingress: {}, Service: { [labels.role]: 'ports' } } as const
+const doors = { Ingress: {}, HTTPRoute: {}, GRPCRoute: {}, Service: { [labels.role]: 'ports' } } as const
 type DoorKind = keyof typeof doors
 const kinds = Object.keys(doors) as DoorKind[]
 
@@ -26,6 +26,11 @@ interface BalancerStatus {
 
 const gone = 30_000
 
+const isRoute = (kind: string): boolean => kind === 'HTTPRoute' || kind === 'GRPCRoute'
+
+const noGateways =
+  'The host names of the service are not published: the cluster does not have the Gateway API (gateway.networking.k8s.io/v1). Install it with its Gateway, or take the gateway out of the ingress of the cluster.'
+
 export interface KubernetesIngress extends Ingress {
   /** Removes what leads to a service, and waits until it is gone. */
   close(service: ServiceKey, signal: AbortSignal): Promise<void>
@@ -38,14 +43,22 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
 
   const learn = ({ spec, status }: Found): void => {
     const [first] = (status as BalancerStatus | undefined)?.loadBalancer?.ingress ?? []
-    const host = first?.ip ?? first?.hostname
+    const host = String(first?.ip ?? first?.hostname ?? '')
     const ports = Array.isArray(spec?.ports) ? (spec.ports as { port?: unknown }[]) : []
-    if (host !== undefined) for (const { port } of ports) addresses.set(Number(port), host)
+    for (const { port } of ports)
+      if (/^[\w.:-]{1,253}$/.test(host)) addresses.set(Number(port), host.includes(':') ? `[${host}]` : host)
+      else addresses.delete(Number(port))
   }
+  /** A cluster without the Gateway API has no routes. */
+  const listDoors = (kind: DoorKind, wanted: Record<string, string>, namespace?: string): Promise<Found[]> =>
+    objects.list(kind, { ...doors[kind], ...wanted }, namespace).catch((error: unknown) => {
+      if (isRoute(kind) && isUnknownKind(error)) return []
+      throw error
+    })
   const find = async (wanted: Record<string, string>, namespace?: string): Promise<Door[]> => {
     const lists = await Promise.all(
       kinds.map(async (kind) => {
-        const found = await objects.list(kind, { ...doors[kind], ...wanted }, namespace)
+        const found = await listDoors(kind, wanted, namespace)
         return found.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map((one) => ({ ...one, kind }))
       }),
     )
@@ -60,6 +73,12 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
   const ofService = ({ environmentId, serviceId }: ServiceKey): Promise<Door[]> =>
     find({ [labels.service]: serviceId }, namespaceOf(environmentId))
 
+  const applyDoor = (manifest: Manifest): Promise<Found | null> =>
+    objects.apply(manifest).catch((error: unknown) => {
+      if (isRoute(manifest.kind) && isUnknownKind(error)) return null
+      throw error
+    })
+
   const publish: Ingress['publish'] = async (publication) => {
     const { manifests, refused } = describeDoors(publication, place)
     const wanted = new Set(manifests.map(keyOf))
@@ -68,7 +87,8 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
     const marks = new Map(there.map((door) => [keyOf(door), markOf(door)]))
     for (const manifest of manifests)
       if (marks.get(keyOf(manifest)) !== markOf(manifest)) {
-        const made = await objects.apply(manifest)
+        const made = await applyDoor(manifest)
+        if (made === null) return [noGateways, ...refused]
         if (manifest.kind === 'Service') learn(made)
       }
     return refused
@@ -81,6 +101,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
   }
 
   return {
+    certificates: { issuer: place.ingress?.issuer ?? null },
     publish,
     async unpublish(serviceId) {
       await remove(await find({ [labels.service]: serviceId }))
@@ -98,19 +119,19 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
       }
     },
     url: (host) => `${hasTls(place) ? 'https' : 'http'}://${host}`,
-    address: (port) => `${addresses.get(port) ?? 'load-balancer'}:${port}`,
+    address(port) {
+      const host = addresses.get(port)
+      return host === undefined ? null : `${host}:${port}`
+    },
     async close(service, signal) {
       await remove(await ofService(service), signal)
       const late = AbortSignal.any([signal, AbortSignal.timeout(gone)])
+      const namespace = namespaceOf(service.environmentId)
+      const own = { [labels.service]: service.serviceId }
+      // Who watches what the cluster does not know waits in vain.
       for (const kind of kinds)
-        await untilGone(
-          objects,
-          clock,
-          kind,
-          { ...doors[kind], [labels.service]: service.serviceId },
-          namespaceOf(service.environmentId),
-          late,
-        )
+        if (!isRoute(kind) || (await listDoors(kind, own, namespace)).length > 0)
+          await untilGone(objects, clock, kind, { ...doors[kind], ...own }, namespace, late)
     },
   }
 }

@@ -11,7 +11,8 @@ import { KubernetesError, unanswered } from '../../lib/kubernetes/kubernetes-err
 import type { Pin } from '../../lib/net/pinned-connector.ts'
 import type { Runtime } from '../runtime.ts'
 import type { HelmTool } from './helm/tool.ts'
-import { type ClusterNode, readNode } from './nodes.ts'
+import { metricsPath, orNoMetrics } from './metrics.ts'
+import { type ClusterNode, readNode, readNodeUsage } from './nodes.ts'
 import { type Act, missingIn, mostRules, type Rule } from './rights.ts'
 import type { KubernetesRuntimeParts } from './runtime.ts'
 
@@ -134,9 +135,14 @@ export const createOpenKubernetes =
     return {
       look: (signal, deadlineMs = usualDeadlineMs) => inTime(signal, deadlineMs, (options) => look(api, options)),
       nodes: (signal) =>
-        inTime(signal, usualDeadlineMs, async (options) =>
-          (await api.list<unknown>('/api/v1/nodes', mostNodes, options)).map(readNode),
-        ),
+        inTime(signal, usualDeadlineMs, async (options) => {
+          const [nodes, usage] = await Promise.all([
+            api.list<unknown>('/api/v1/nodes', mostNodes, options),
+            api.list<unknown>(`${metricsPath}/nodes`, mostNodes, options).catch(orNoMetrics),
+          ])
+          const used = readNodeUsage(usage ?? [])
+          return nodes.map((node) => readNode(node, used))
+        }),
       async runtime({ helm, ...parts }) {
         const { createKubernetesRuntime } = await import('./runtime.ts')
         return createKubernetesRuntime({ ...parts, api, charts: helm && { tool: helm, access } })

@@ -37,7 +37,13 @@ export interface ClusterNode {
   labels: Record<string, string>
   addresses: { type: string; address: string }[]
   conditions: NodeCondition[]
+  /** What it uses now; null while the cluster has no metrics of it. */
+  usage: { cpuMillicores: number; memoryMb: number } | null
 }
+
+/** What is missing where nothing is told of use. */
+export const noMetrics =
+  'The cluster has no metrics: install metrics-server in it to see what machines and instances use.'
 
 type Json = Record<string, unknown>
 
@@ -69,7 +75,17 @@ const labelsIn = (value: unknown): Record<string, string> =>
       .map(([name, text]) => [textIn(name), textIn(text)]),
   )
 
-export const readNode = (value: unknown): ClusterNode => {
+/** What machines use, by their names, as metrics-server tells it. */
+export const readNodeUsage = (items: readonly unknown[]): ReadonlyMap<string, ClusterNode['usage']> =>
+  new Map(
+    items.map((item) => {
+      const { metadata, usage } = mapIn(item)
+      const { cpuMillicores, memoryMb } = resourcesIn(usage)
+      return [textIn(mapIn(metadata).name), { cpuMillicores, memoryMb }]
+    }),
+  )
+
+export const readNode = (value: unknown, usage: ReadonlyMap<string, ClusterNode['usage']> = new Map()): ClusterNode => {
   const { metadata, spec, status } = mapIn(value)
   const [meta, info] = [mapIn(metadata), mapIn(mapIn(status).nodeInfo)]
   const labels = labelsIn(meta.labels)
@@ -103,6 +119,7 @@ export const readNode = (value: unknown): ClusterNode => {
       heartbeatAt: timeIn(one.lastHeartbeatTime),
       changedAt: timeIn(one.lastTransitionTime),
     })),
+    usage: usage.get(textIn(meta.name)) ?? null,
   }
 }
 

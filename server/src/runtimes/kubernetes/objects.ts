@@ -96,6 +96,10 @@ export const explainRefusal = (message: string, what: string): { code: string; m
   return null
 }
 
+/** Whether the cluster does not know a kind of objects at all. */
+export const isUnknownKind = (error: unknown): boolean =>
+  error instanceof DeploymentError && error.cause instanceof KubernetesError && error.cause.status === 404
+
 /** What a deployment is told of a request that failed. */
 export const asDeploymentError = (error: unknown, what: string): unknown => {
   if (!(error instanceof KubernetesError)) return error
@@ -113,6 +117,8 @@ const words: Partial<Record<string, string>> = {
   Ingress: 'the host names of the service',
   Application: 'the Argo CD application of the service',
   AppProject: 'the Argo CD project of the service',
+  HTTPRoute: 'the host names of the service',
+  GRPCRoute: 'the host names of the service',
 }
 
 const wordFor = (kind: string): string => words[kind] ?? `the ${kind} of the service`

@@ -120,6 +120,7 @@ const toInstance = (pod: Pod, index: number): Instance => {
     ...(lastExit === undefined ? {} : { lastExit }),
     startedAt: main?.state?.running?.startedAt ?? ended?.startedAt ?? null,
     ports: portsIn(pod.metadata.annotations?.[annotations.ports]),
+    ...(pod.spec?.nodeName === undefined ? {} : { machine: String(pod.spec.nodeName).slice(0, 253) }),
     ...(isUnready(pod) ? { unready: true } : {}),
     ...(isTask(pod) ? { taskId: own[labels.task] ?? '' } : {}),
   }

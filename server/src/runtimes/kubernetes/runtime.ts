@@ -26,12 +26,20 @@ import type { HelmTool } from './helm/tool.ts'
 import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
 import { createPodLogs } from './logs/logs.ts'
-import { type IngressPlace, instanceSelector, labels, namespaceOf } from './manifests/describe.ts'
+import {
+  canKeepClients,
+  type IngressPlace,
+  instanceSelector,
+  labels,
+  leadsGrpc,
+  namespaceOf,
+  type Place,
+} from './manifests/describe.ts'
 import { createObjects, type Found, type Objects } from './objects.ts'
 import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks/tasks.ts'
-import { createUsage } from './usage.ts'
+import { createUsage, createUsageProblem } from './usage.ts'
 
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
   api: KubernetesApi
@@ -54,6 +62,13 @@ const ownAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp
 
 /** Where helm is. */
 export const kubernetesAbilities: ReadonlySet<Ability> = new Set([...ownAbilities, 'charts', 'apps'])
+
+/** What follows from how its hosts are published. */
+const ingressAbilities = (place: Pick<Place, 'ingress'>): Ability[] => [
+  ...(leadsGrpc(place) ? (['grpc'] as const) : []),
+  ...(place.ingress?.gateway === undefined ? [] : (['path-rewrites'] as const)),
+  ...(canKeepClients(place) ? (['sticky-sessions'] as const) : []),
+]
 
 const canPause = (version: string): boolean => {
   const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
@@ -123,7 +138,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const tasks = createTasks({ objects, images, logs, clock })
   const runtime: Runtime = {
     ...createConverge({ objects, ingress, images, ready, clock }),
-    abilities: ownAbilities,
+    abilities: new Set([...ownAbilities, ...ingressAbilities({ ingress: doors })]),
     scalesItself: true,
     ingress,
     images,
@@ -140,6 +155,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     removeEnvironment: (environmentId, signal) => removeNamespace(objects, clock, environmentId, signal),
     observe: (services) => observe(objects, services),
     usage: createUsage(objects),
+    usageProblem: createUsageProblem(objects),
     watch: (signal) => watchEvents(objects, clock, signal),
     // The cluster's own machines look after what runs on them.
     async keepAlive(signal) {

@@ -1,8 +1,9 @@
 /** What instances use, as the cluster's own metrics say, where it has any (metrics.k8s.io). */
-import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Instance, Runtime, Usage } from '../runtime.ts'
 import { containerName, labels, namespaceOf } from './manifests/describe.ts'
+import { metricsPath, orNoMetrics } from './metrics.ts'
+import { noMetrics } from './nodes.ts'
 import { asDeploymentError, type Found, type Objects, selectorOf } from './objects.ts'
 
 interface PodMetrics extends Found {
@@ -37,6 +38,14 @@ const usageOf = ({ containers = [] }: PodMetrics, pod: Found): Usage | null => {
   }
 }
 
+/** See `Runtime.usageProblem`. */
+export const createUsageProblem =
+  ({ api }: Objects): NonNullable<Runtime['usageProblem']> =>
+  async (signal) => {
+    const found = await api.list<object>(`${metricsPath}/nodes`, 1, { signal }).catch(orNoMetrics)
+    return found === null ? noMetrics : null
+  }
+
 export const createUsage = (objects: Objects): Runtime['usage'] => {
   const { api, place } = objects
   const labelSelector = selectorOf({ [labels.owner]: place.ownerId })
@@ -46,12 +55,14 @@ export const createUsage = (objects: Objects): Runtime['usage'] => {
     const inside = namespace === undefined ? '' : `/namespaces/${namespace}`
     try {
       const [metrics, pods] = await Promise.all([
-        api.list<PodMetrics>(`/apis/metrics.k8s.io/v1beta1${inside}/pods`, most, { query: { labelSelector }, signal }),
+        api
+          .list<PodMetrics>(`${metricsPath}${inside}/pods`, most, { query: { labelSelector }, signal })
+          .catch(orNoMetrics),
         objects.list('Pod', {}, namespace, signal),
       ])
       const known = new Map(pods.map((pod) => [pod.metadata.name, pod]))
       return new Map(
-        metrics.flatMap((each) => {
+        (metrics ?? []).flatMap((each) => {
           const pod = known.get(each.metadata.name)
           const usage = pod === undefined ? null : usageOf(each, pod)
           return usage === null ? [] : [[each.metadata.name, usage] as const]
@@ -59,8 +70,6 @@ export const createUsage = (objects: Objects): Runtime['usage'] => {
       )
     } catch (error) {
       signal.throwIfAborted()
-      // 404, 503: it has no metrics, or not yet.
-      if (error instanceof KubernetesError && [403, 404, 503].includes(error.status)) return new Map()
       throw asDeploymentError(error, 'the metrics')
     }
   }

@@ -44,7 +44,10 @@ data: {greeting: {{ .Values.greeting | quote }}, literal: {{ "{{ not rendered tw
 apiVersion: networking.k8s.io/v1
 kind: Ingress
 metadata: {name: {{ .Release.Name }}}
-spec: {defaultBackend: {service: {name: {{ .Release.Name }}, port: {number: 80}}}}
+spec:
+  rules:
+  - host: {{ .Release.Name }}.shop.test
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: {{ .Release.Name }}, port: {number: 80}}}}]}
 `
 
 const hook = `apiVersion: batch/v1

@@ -1,6 +1,8 @@
 /**
  * The published schemas of Kubernetes' API, of the oldest and the newest minor that we support: in
- * `schemas/`, cut out of `api/openapi-spec/swagger.json` of the Go module k8s.io/kubernetes, without descriptions.
+ * `schemas/`, cut out of `api/openapi-spec/swagger.json` of the Go module k8s.io/kubernetes, without descriptions. Beside
+ * each of them a release of the Gateway API, out of `config/crd` of the Go module sigs.k8s.io/gateway-api: the oldest that
+ * has GRPCRoute in v1, and the experimental channel of a new one, which has sessionPersistence.
  */
 import { readFileSync } from 'node:fs'
 import type { Manifest } from '../../../src/runtimes/kubernetes/manifests/describe.ts'
@@ -11,7 +13,10 @@ type Definitions = Readonly<Record<string, Json>>
 const read = (version: string): Definitions =>
   JSON.parse(readFileSync(new URL(`./schemas/${version}.json`, import.meta.url), 'utf8')) as Definitions
 
-export const published: Readonly<Record<string, Definitions>> = { 'v1.28': read('v1.28'), 'v1.35': read('v1.35') }
+export const published: Readonly<Record<string, Definitions>> = {
+  'v1.28': { ...read('v1.28'), ...read('gateway-v1.1') },
+  'v1.35': { ...read('v1.35'), ...read('gateway-v1.4-experimental') },
+}
 
 const kindOf = (value: unknown): string =>
   Array.isArray(value) ? 'array' : Number.isInteger(value) ? 'integer' : typeof value
@@ -26,6 +31,10 @@ const problemsOf = (definitions: Definitions, schema: Json, value: Json, path: s
     !(schema.type === 'number' && kindOf(value) === 'integer')
   )
     return [`${path}: ${kindOf(value)} instead of ${schema.type}`]
+  if (schema.enum !== undefined && !schema.enum.includes(value))
+    return [`${path}: ${value} is not one of ${schema.enum}`]
+  if (schema.pattern !== undefined && !new RegExp(schema.pattern).test(value)) return [`${path}: not ${schema.pattern}`]
+  if (schema.maxItems !== undefined && value.length > schema.maxItems) return [`${path}: too many`]
   if (schema.type === 'array')
     return value.flatMap((each: Json, index: number) => problemsOf(definitions, schema.items, each, `${path}/${index}`))
   if (schema.type !== 'object' && schema.properties === undefined) return []

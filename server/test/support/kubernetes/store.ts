@@ -44,6 +44,8 @@ export const kindsByPlural: Record<string, string> = {
   ingresses: 'Ingress',
   applications: 'Application',
   appprojects: 'AppProject',
+  httproutes: 'HTTPRoute',
+  grpcroutes: 'GRPCRoute',
 }
 
 const isMap = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -15,10 +15,11 @@ const isPort = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) > 0 && (value as number) <= 65_535
 
 const parseCheck = (value: unknown): Probe['check'] | null => {
-  const { kind, port, path, scheme, command } = fieldsOf(value)
+  const { kind, port, path, scheme, command, service } = fieldsOf(value)
   if (kind === 'tcp' && isPort(port)) return { kind, port }
   if (kind === 'http' && isPort(port) && typeof path === 'string' && (scheme === 'HTTP' || scheme === 'HTTPS'))
     return { kind, port, path, scheme }
+  if (kind === 'grpc' && isPort(port) && typeof service === 'string') return { kind, port, service }
   if (kind === 'exec' && Array.isArray(command) && command.every((part) => typeof part === 'string'))
     return { kind, command }
   return null

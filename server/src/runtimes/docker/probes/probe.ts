@@ -8,6 +8,7 @@ import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
 import type { Probe, Workload } from '../../runtime.ts'
 import { usualPort } from '../describe.ts'
 import { execIn } from '../exec.ts'
+import { askGrpc } from './grpc.ts'
 
 export type ProbeResult = string | null
 export type ProbeCall = (signal: AbortSignal) => Promise<ProbeResult>
@@ -80,6 +81,22 @@ const probeTcp = (address: Address, port: number, timeoutMs: number, signal: Abo
     socket.once('close', () => end('connection refused or closed'))
   })
 
+const probeGrpc = async (
+  address: Address,
+  { port, service }: Extract<Probe['check'], { kind: 'grpc' }>,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<ProbeResult> => {
+  const deadline = AbortSignal.timeout(timeoutMs)
+  const where = `the gRPC health service on port ${port}`
+  try {
+    const finding = await askGrpc(address, service, AbortSignal.any([signal, deadline]))
+    return finding && `the program on port ${port} ${finding}`
+  } catch (error) {
+    return `${where}: ${deadline.aborted ? `no answer within ${timeoutMs} ms` : spell(error as NodeJS.ErrnoException)}`
+  }
+}
+
 const probeExec = async (engine: Engine, id: string, command: string[], timeoutMs: number, signal: AbortSignal) => {
   const deadline = AbortSignal.timeout(timeoutMs)
   const both = AbortSignal.any([signal, deadline])
@@ -101,6 +118,7 @@ export const probeCallOf = (engine: Engine, probe: Probe, instance: Instance): P
   const address = instance.endpoints[check.port]
   if (address === undefined)
     throw new DeploymentError('not_ready', `The probe uses port ${check.port}, which the service does not have.`)
+  if (check.kind === 'grpc') return (signal) => probeGrpc(address, check, timeoutMs, signal)
   if (check.kind === 'tcp') return (signal) => probeTcp(address, check.port, timeoutMs, signal)
   const accepts = (status: number) => status >= 200 && status < 400
   const path = check.path.startsWith('/') ? check.path : `/${check.path}`

@@ -26,6 +26,7 @@ import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../obje
 import { unwatched } from '../unwatched.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
+import { createLeads } from './led-hosts.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
 import { createStandstill } from './standstill.ts'
 import { watchPods } from './watch-pods.ts'
@@ -38,6 +39,7 @@ export interface ChartsParts {
 }
 
 type ChartedWorkload = Workload & { chart: NonNullable<Workload['chart']> }
+type ChartedRunning = Running & { workload: ChartedWorkload }
 
 const minute = 60_000
 const shortSeconds = 120
@@ -74,17 +76,22 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     helm.installed(placeOf(service), signal),
   )
 
-  const chartOf = (workload: ChartedWorkload): Chart => {
+  const chartOf = (workload: ChartedWorkload, domains: readonly string[]): Chart => {
     const { archive, values } = workload.chart.content.reveal()
     return {
       archive: Buffer.from(archive, 'base64'),
       values,
       allowClusterWide: workload.chart.allowClusterWide,
+      domains,
       complete: (rendered) => asOurs(rendered, workload, place),
     }
   }
 
-  const install = async (workload: ChartedWorkload, rollout: Rollout, signal: AbortSignal): Promise<void> => {
+  const install = async (
+    { workload, exposure }: ChartedRunning,
+    rollout: Rollout,
+    signal: AbortSignal,
+  ): Promise<void> => {
     const { waitSeconds: timeoutSeconds } = workload.chart
     const options: HelmOptions = { timeoutSeconds, signal }
     const revisions = await helm.settle(placeOf(workload), options)
@@ -95,8 +102,11 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     const over = new AbortController()
     const told = watchPods(objects, clock, keyOf(workload), rollout, AbortSignal.any([signal, over.signal]))
     try {
-      const made = await helm.upgrade(placeOf(workload), chartOf(workload), options)
+      const { domains = [] } = await exposure()
+      const { objects: made, unled } = await helm.upgrade(placeOf(workload), chartOf(workload, domains), options)
       rollout.report('start', tellMade(made, workload.serviceId))
+      rollout.report('start', uncounted)
+      for (const domain of unled) rollout.report('switch', tellUnled(domain))
     } catch (error) {
       if (!(error instanceof DeploymentError) || told() === '') throw error
       throw new DeploymentError(error.code, `${error.message.replace(/\.?$/, '.')} ${told()}`, { cause: error })
@@ -137,6 +147,12 @@ const counted = (objects: readonly ChartedObject[]): string =>
 const tellMade = (made: readonly ChartedObject[], serviceId: string): string =>
   `The chart is installed: ${counted(made.filter((each) => !isRecord(each, serviceId)))}.`
 
+/** Nobody knows before a chart is rendered what it takes, nor what its autoscalers make of it. */
+const uncounted = "What the chart's pods and volumes take is not counted toward the limits of the organization."
+
+const tellUnled = (domain: string): string =>
+  `The custom domain ${domain} leads nowhere: no Ingress and no HTTPRoute of the chart names it.`
+
 const isChart = (workload: Workload): workload is ChartedWorkload => workload.chart !== undefined
 
 /** Pods of charts do not tell their revision: it would restart them all with each. */
@@ -167,14 +183,11 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
     refused: [],
   })
 
-  const rollOut = async (
-    { workload }: Running & { workload: ChartedWorkload },
-    rollout: Rollout,
-    signal: AbortSignal,
-  ) => {
+  const rollOut = async (desired: ChartedRunning, rollout: Rollout, signal: AbortSignal) => {
+    const { workload } = desired
     // Helm waits, and waits as long again when it has to take back what failed.
     const deadlineMs = 3 * 1000 * workload.chart.waitSeconds + 5 * minute
-    await rollout.step('start', deadlineMs, (own) => work.install(workload, rollout, AbortSignal.any([own, signal])))
+    await rollout.step('start', deadlineMs, (own) => work.install(desired, rollout, AbortSignal.any([own, signal])))
     await rollout.step('switch', minute, () => rollout.serving())
     return converged(keyOf(workload))
   }
@@ -199,6 +212,7 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
   return {
     ...runtime,
     abilities: new Set([...runtime.abilities, 'charts']),
+    ingress: { ...runtime.ingress, leads: createLeads(objects) },
     observe,
     async converge(service, desired, rollout, signal) {
       signal.throwIfAborted()
@@ -207,9 +221,10 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
       if (!isChart(workload)) return runtime.converge(service, desired, rollout, signal)
       return rollOut({ ...desired, workload }, rollout ?? unwatched(signal), signal)
     },
-    async planChart(workload, signal): Promise<ChartChange[]> {
+    async planChart({ workload, exposure }, signal): Promise<ChartChange[]> {
       if (!isChart(workload)) return []
-      const { differences } = await parts.helm.plan(work.placeOf(workload), work.chartOf(workload), signal)
+      const { domains = [] } = await exposure()
+      const { differences } = await parts.helm.plan(work.placeOf(workload), work.chartOf(workload, domains), signal)
       return differences.filter(({ name }) => name !== `ConfigMap ${recordNameOf(workload.serviceId)}`)
     },
     async owned() {

@@ -8,6 +8,7 @@
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Pin } from '../../../lib/net/pinned-connector.ts'
 import { type ChartDifference, type ChartedObject, differences, judge } from './charted.ts'
+import { judgeHosts } from './claims.ts'
 import {
   type HelmOptions,
   type HelmPlace,
@@ -34,6 +35,8 @@ export interface Chart {
   /** Values files, variables put in; the last one counts most. */
   values: readonly string[]
   allowClusterWide: boolean
+  /** Hosts that it may be reached by, and wildcards of such. */
+  domains: readonly string[]
   /** What is installed of what was judged; without, just that. */
   complete?(objects: readonly ChartedObject[]): ChartedObject[]
 }
@@ -43,11 +46,18 @@ export interface HelmPlan {
   differences: ChartDifference[]
 }
 
+/** What an upgrade has made. */
+export interface MadeByChart {
+  objects: ChartedObject[]
+  /** Domains that nothing of it names: they lead nowhere. */
+  unled: string[]
+}
+
 /** All reject with a `DeploymentError`: `tool_missing`, `chart_refused`, `helm_failed`; or a `KubernetesError`. */
 export interface Helm {
   plan(place: HelmPlace, chart: Chart, signal?: AbortSignal): Promise<HelmPlan>
-  /** Installs or upgrades, waits until it is ready; what fails is taken back. Resolves to what it made. */
-  upgrade(place: HelmPlace, chart: Chart, options: HelmOptions): Promise<ChartedObject[]>
+  /** Installs or upgrades, waits until it is ready; what fails is taken back. */
+  upgrade(place: HelmPlace, chart: Chart, options: HelmOptions): Promise<MadeByChart>
   /** Ends what a killed run began; resolves to what there is then, the newest first. */
   settle(place: HelmPlace, options: HelmOptions): Promise<HelmRevision[]>
   /** What the newest revision has made, without hooks. */
@@ -64,15 +74,16 @@ const isHook = ({ metadata }: ChartedObject): boolean => metadata.annotations?.[
 const renderJudged = async (
   session: HelmSession,
   { api, namespace, release }: HelmPlace,
-  { archive, values, allowClusterWide, complete = (objects) => [...objects] }: Chart,
+  { archive, values, allowClusterWide, domains, complete = (objects) => [...objects] }: Chart,
   isUpgrade: boolean,
   signal?: AbortSignal,
-): Promise<RenderedChart> => {
+): Promise<RenderedChart & { unled: string[] }> => {
   const versions = await readVersions(api, signal)
   const rendered = await render(session, { release, namespace, archive, values, isUpgrade, ...versions, signal })
   const all = [...rendered.crds, ...rendered.objects]
   judge(all, { scopeOf: await readScopes(api, all, signal), namespace, allowClusterWide })
-  return { ...rendered, objects: complete(rendered.objects) }
+  const unled = judgeHosts(all, domains)
+  return { ...rendered, unled, objects: complete(rendered.objects) }
 }
 
 /** `pin`: the address at which the API server may be reached. */
@@ -120,7 +131,7 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
             'helm_failed',
             'Helm could not keep the new revision: it needs all rights on secrets.',
           )
-        return [...rendered.crds, ...rendered.objects]
+        return { objects: [...rendered.crds, ...rendered.objects], unled: rendered.unled }
       }),
     settle: (place, options) => withPlace(place, (session) => settle(session, place, options)),
     installed: (place, signal) => withPlace(place, (session) => installedObjects(session, place, signal)),

@@ -146,6 +146,8 @@ test('probes of every kind, hooks and a read-only root become what Kubernetes ha
   })
   assert.equal(pod.terminationGracePeriodSeconds, 10)
   assert.equal(container.securityContext.readOnlyRootFilesystem, true)
+  const grpc = partsOf({ readiness: probe({ kind: 'grpc', port: 9, service: '' }) }).container.readinessProbe
+  assert.deepEqual(grpc, { grpc: { port: 9, service: '' }, ...times, successThreshold: 2 })
   const eager = partsOf({ readiness: probe({ kind: 'tcp', port: 9 }), eagerReadiness: true }).container
   assert.equal(eager.readinessProbe, undefined)
   assert.partialDeepStrictEqual(eager.startupProbe, { tcpSocket: { port: 9 }, periodSeconds: 1 })

@@ -40,7 +40,37 @@ export interface IngressPlace {
   issuer?: string | undefined
   /** The ingress has a certificate for all hosts that have none of their own. */
   hasCertificate?: boolean
+  /** Of each Ingress. */
+  annotations?: Words | undefined
+  /** Of one that leads to gRPC programs, by which its controller knows that; absent: there is no way to them. */
+  grpcAnnotations?: Words | undefined
+  /** Of one whose clients stay with the instance that they had first; absent: none can. */
+  stickyAnnotations?: Words | undefined
+  /** Of the Services of load balancers. */
+  balancerAnnotations?: Words | undefined
+  /** In place of Ingresses. */
+  gateway?: GatewayPlace | undefined
 }
+
+type Words = Readonly<Record<string, string>>
+
+/** A Gateway of the cluster, whose listeners take routes of all namespaces. */
+export interface GatewayPlace {
+  name: string
+  namespace: string
+  /** One of its listeners; absent: all that fit. */
+  sectionName?: string | undefined
+  /** It knows `sessionPersistence`, which is in the experimental channel of its API. */
+  keepsClients?: boolean | undefined
+}
+
+/** Whether a client can stay with the instance that it had first. */
+export const canKeepClients = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
+  ingress?.gateway === undefined ? ingress?.stickyAnnotations !== undefined : ingress.gateway.keepsClients === true
+
+/** Whether hosts can lead to gRPC programs. */
+export const leadsGrpc = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
+  ingress?.gateway !== undefined || ingress?.grpcAnnotations !== undefined
 
 /** Whether hosts are reached by https. */
 export const hasTls = ({ ingress }: Place): boolean => ingress?.issuer !== undefined || ingress?.hasCertificate === true
@@ -86,6 +116,17 @@ export const idLabels = ({ ownerId }: Place, of: Ids): Record<string, string> =>
   [labels.organization]: of.organizationId,
   [labels.environment]: of.environmentId,
   [labels.service]: of.serviceId,
+})
+
+/** Of what leads to a service: it may be known by its ids alone. */
+export const doorMetadata = (
+  { environmentId, serviceId }: Pick<Ids, 'environmentId' | 'serviceId'>,
+  { ownerId }: Place,
+  name: string,
+) => ({
+  name,
+  namespace: namespaceOf(environmentId),
+  labels: { [labels.owner]: ownerId, [labels.environment]: environmentId, [labels.service]: serviceId },
 })
 
 /** By which a service's own pods are found, and by which nothing else is. */

@@ -63,7 +63,7 @@ test('what the ingress cannot carry out is refused; what protects keeps the host
     [{ hosts: [host], policy: { users: [] } }, 0, /basic authentication.*not published without/],
     [{ hosts: [host], policy: { bodyBytes: 5 } }, 1, /the setting bodyBytes\.$/],
     [{ hosts: [{ ...host, path: '/a', rewrite: '/' }, host] }, 1, /path \/a of web\.test is not published/],
-    [{ hosts: [{ ...host, protocol: 'GRPC' }] }, 0, /no way to gRPC/],
+    [{ hosts: [{ ...host, protocol: 'GRPC' }] }, 0, /only with a gateway or grpc_annotations/],
   ]
   for (const [exposure, count, sentence] of cases) {
     const { manifests, refused } = describeDoors(publicationOf(exposure), place)
@@ -93,4 +93,77 @@ test('hosts are published by the class that is named, with the certificates of a
   const [, annotations, tls] = made({ issuer: 'letsencrypt' })
   assert.deepEqual(annotations, issuer)
   assert.match(JSON.stringify(tls), /^\[\{"hosts":\["web\.test"\],"secretName":"tls-[0-9a-f]{16}"\}\]$/)
+})
+
+test('through a Gateway each host is a route of its protocol, with its paths and rewrites', () => {
+  const gateway = { name: 'main', namespace: 'ingress', sectionName: 'https' }
+  const hosts = [
+    host,
+    { ...host, path: '/api', rewrite: '/', internalPort: 9090 },
+    { host: 'calls.test', internalPort: 50_051, protocol: 'GRPC' } as const,
+  ]
+  const described = (more: Partial<Exposure>, over: object = {}) =>
+    describeDoors(publicationOf(more), { ...place, ingress: { gateway: { ...gateway, ...over } } })
+  const route = (kind: string, name: string, hostname: string, rules: object[]) => ({
+    apiVersion: 'gateway.networking.k8s.io/v1',
+    kind,
+    metadata: { name, namespace: 'slipway-env', labels },
+    spec: {
+      parentRefs: [{ group: 'gateway.networking.k8s.io', kind: 'Gateway', ...gateway }],
+      hostnames: [hostname],
+      rules,
+    },
+  })
+  const to = (port: number) => ({ backendRefs: [{ name: 's-svc', port }] })
+  const prefix = (value: string) => ({ matches: [{ path: { type: 'PathPrefix', value } }] })
+  const replaced = { type: 'ReplacePrefixMatch', replacePrefixMatch: '/' }
+  const wanted = [
+    route('HTTPRoute', 's-svc-d775ce97', 'web.test', [
+      { ...prefix('/'), ...to(8080) },
+      { ...prefix('/api'), filters: [{ type: 'URLRewrite', urlRewrite: { path: replaced } }], ...to(9090) },
+    ]),
+    route('GRPCRoute', 's-svc-6029ec3c', 'calls.test', [to(50_051)]),
+  ]
+  const { manifests, refused } = described({ hosts })
+  assert.deepEqual(
+    manifests.map(({ metadata: { annotations: _, ...metadata }, ...rest }) => ({ ...rest, metadata })),
+    wanted,
+  )
+  assert.deepEqual(refused, [])
+
+  const kept = described({ hosts: [host], policy: { sticky: true } }, { keepsClients: true })
+  assert.match(JSON.stringify(kept), /"sessionPersistence":\{"sessionName":"SLIPWAY_INSTANCE"/)
+  assert.deepEqual(kept.refused, [])
+  assert.match(described({ hosts: [host], policy: { sticky: true } }).refused.join(), /sticky sessions/)
+  const mixed = described({ hosts: [host, { ...host, path: '/calls', protocol: 'GRPC' }] })
+  assert.deepEqual(
+    [mixed.manifests.length, /to HTTP or to gRPC ports, not to both/.test(mixed.refused.join())],
+    [1, true],
+  )
+  const pathed = described({ hosts: [{ ...host, path: '/calls', protocol: 'GRPC' }] })
+  assert.deepEqual([pathed.manifests.length, /by their host alone/.test(pathed.refused.join())], [0, true])
+})
+
+test('a controller is told by the annotations that the cluster names: of all, of gRPC, of clients that stay, of balancers', () => {
+  const ingress = {
+    annotations: { all: '1' },
+    grpcAnnotations: { protocol: 'GRPC' },
+    stickyAnnotations: { affinity: 'cookie' },
+    balancerAnnotations: { scheme: 'internal' },
+  }
+  const told = (more: Partial<Exposure>) => {
+    const { manifests, refused } = describeDoors(publicationOf(more), { ...place, ingress })
+    assert.deepEqual(refused, [])
+    return manifests.map(({ metadata }) => {
+      const { 'slipway.published': _, ...own } = metadata.annotations ?? {}
+      return [metadata.name, own]
+    })
+  }
+  const hosts = [host, { ...host, path: '/calls', protocol: 'GRPC' as const }]
+  assert.deepEqual(told({ hosts, ports: [port] }), [
+    ['s-svc', { all: '1' }],
+    ['s-svc-grpc', { all: '1', protocol: 'GRPC' }],
+    ['s-svc-ports', { scheme: 'internal' }],
+  ])
+  assert.deepEqual(told({ hosts: [host], policy: { sticky: true } }), [['s-svc', { all: '1', affinity: 'cookie' }]])
 })

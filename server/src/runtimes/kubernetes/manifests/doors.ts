@@ -1,17 +1,21 @@
-/** What leads the world to a service: an Ingress for its hosts, a LoadBalancer for its ports. Pure. */
+/** What leads the world to a service: Ingresses or routes for its hosts, a LoadBalancer for its ports. Pure. */
 import { createHash } from 'node:crypto'
 import type { Policy } from '../../../router/policy.ts'
 import type { ExposedHost, ExposedPort, Publication } from '../../ingress.ts'
 import {
   annotations,
+  canKeepClients,
+  doorMetadata,
+  type GatewayPlace,
   hasTls,
   instanceSelector,
   labels,
+  leadsGrpc,
   type Manifest,
   nameOf,
-  namespaceOf,
   type Place,
 } from './describe.ts'
+import { routeRefusal, routesOf } from './routes.ts'
 
 export interface Doors {
   /** What is to be there. */
@@ -34,8 +38,9 @@ const settingNames: Partial<Record<keyof Policy, string>> = {
 }
 
 /** Settings that a plain Ingress has no word for. What protects closes the door instead of being left out. */
-const policyRefusals = (policy: Policy | undefined): { sentences: string[]; isClosed: boolean } => {
-  const names = Object.keys(policy ?? {}) as (keyof Policy)[]
+const policyRefusals = (policy: Policy | undefined, place: Place): { sentences: string[]; isClosed: boolean } => {
+  const given = Object.keys(policy ?? {}) as (keyof Policy)[]
+  const names = given.filter((name) => name !== 'sticky' || !canKeepClients(place))
   if (names.length === 0) return { sentences: [], isClosed: false }
   const isClosed = protections.some((name) => policy?.[name] !== undefined)
   const all = names.map((name) => settingNames[name] ?? `the setting ${name}`)
@@ -44,19 +49,15 @@ const policyRefusals = (policy: Policy | undefined): { sentences: string[]; isCl
   return { sentences: [sentence], isClosed }
 }
 
-const hostRefusal = ({ host, path, rewrite, protocol }: ExposedHost): string | null => {
+const hostRefusal = (exposed: ExposedHost, all: readonly ExposedHost[], place: Place): string | null => {
+  if (place.ingress?.gateway !== undefined) return routeRefusal(exposed, all)
+  const { host, path, rewrite, protocol } = exposed
   if (rewrite !== undefined && rewrite !== path)
     return `The path ${path ?? '/'} of ${host} is not published: the ingress of a Kubernetes cluster cannot rewrite paths.`
-  if (protocol === 'GRPC')
-    return `${host} is not published: the ingress of a Kubernetes cluster has no way to gRPC services yet.`
+  if (protocol === 'GRPC' && !leadsGrpc(place))
+    return `${host} is not published: the ingress of the cluster leads to gRPC programs only with a gateway or grpc_annotations.`
   return null
 }
-
-const metadataOf = ({ environmentId, serviceId }: Publication['service'], { ownerId }: Place, name: string) => ({
-  name,
-  namespace: namespaceOf(environmentId),
-  labels: { [labels.owner]: ownerId, [labels.environment]: environmentId, [labels.service]: serviceId },
-})
 
 const ruleOf = (serviceId: string, host: string, all: readonly ExposedHost[]) => ({
   host,
@@ -79,14 +80,25 @@ const tlsOf = (hosts: readonly string[], place: Place): object => {
   return { tls: hosts.map((host) => ({ hosts: [host], ...secretOf(host) })) }
 }
 
-const ingressOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest => ({
+const annotated = (words: Readonly<Record<string, string>>): object =>
+  Object.keys(words).length === 0 ? {} : { annotations: words }
+
+const ingressOf = (
+  publication: Publication,
+  hosts: readonly ExposedHost[],
+  place: Place,
+  { name, words = {} }: { name: string; words?: Readonly<Record<string, string>> | undefined },
+): Manifest => ({
   apiVersion: 'networking.k8s.io/v1',
   kind: 'Ingress',
   metadata: {
-    ...metadataOf(publication.service, place, nameOf(publication.service.serviceId)),
-    ...(place.ingress?.issuer === undefined
-      ? {}
-      : { annotations: { 'cert-manager.io/cluster-issuer': place.ingress.issuer } }),
+    ...doorMetadata(publication.service, place, name),
+    ...annotated({
+      ...place.ingress?.annotations,
+      ...words,
+      ...(publication.exposure.policy?.sticky === true ? place.ingress?.stickyAnnotations : {}),
+      ...(place.ingress?.issuer === undefined ? {} : { 'cert-manager.io/cluster-issuer': place.ingress.issuer }),
+    }),
   },
   spec: {
     ...(place.ingress?.className === undefined ? {} : { ingressClassName: place.ingress.className }),
@@ -97,14 +109,39 @@ const ingressOf = (publication: Publication, hosts: readonly ExposedHost[], plac
   },
 })
 
+/** Of gRPC one of its own: a controller is told by annotations, which are those of a whole Ingress. */
+const ingressesOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest[] => {
+  const name = nameOf(publication.service.serviceId)
+  const of = (wanted: ExposedHost['protocol']) => hosts.filter(({ protocol }) => protocol === wanted)
+  const [http, grpc] = [of('HTTP'), of('GRPC')]
+  return [
+    ...(http.length === 0 ? [] : [ingressOf(publication, http, place, { name })]),
+    ...(grpc.length === 0
+      ? []
+      : [ingressOf(publication, grpc, place, { name: `${name}-grpc`, words: place.ingress?.grpcAnnotations })]),
+  ]
+}
+
+const hasGateway = (place: Place): place is Place & { ingress: { gateway: GatewayPlace } } =>
+  place.ingress?.gateway !== undefined
+
+const webDoorsOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest[] =>
+  hasGateway(place)
+    ? routesOf(publication, hosts, place, publication.exposure.policy?.sticky === true && canKeepClients(place))
+    : ingressesOf(publication, hosts, place)
+
 export const portsNameOf = (serviceId: string): string => `${nameOf(serviceId)}-ports`
 
 const balancerOf = (publication: Publication, ports: readonly ExposedPort[], place: Place): Manifest => {
-  const metadata = metadataOf(publication.service, place, portsNameOf(publication.service.serviceId))
+  const metadata = doorMetadata(publication.service, place, portsNameOf(publication.service.serviceId))
   return {
     apiVersion: 'v1',
     kind: 'Service',
-    metadata: { ...metadata, labels: { ...metadata.labels, [labels.role]: 'ports' } },
+    metadata: {
+      ...metadata,
+      labels: { ...metadata.labels, [labels.role]: 'ports' },
+      ...annotated({ ...place.ingress?.balancerAnnotations }),
+    },
     spec: {
       type: 'LoadBalancer',
       selector: instanceSelector(publication.service),
@@ -128,11 +165,11 @@ const marked = (manifest: Manifest): Manifest => {
 /** A stopped service keeps its hosts, behind which nothing answers; its ports are closed. */
 export const describeDoors = (publication: Publication, place: Place): Doors => {
   const { hosts, ports, policy } = publication.exposure
-  const { sentences, isClosed } = policyRefusals(hosts.length === 0 ? undefined : policy)
-  const refused = hosts.map(hostRefusal)
+  const { sentences, isClosed } = policyRefusals(hosts.length === 0 ? undefined : policy, place)
+  const refused = hosts.map((host) => hostRefusal(host, hosts, place))
   const open = isClosed ? [] : hosts.filter((_, index) => refused[index] === null)
   const manifests = [
-    ...(open.length === 0 ? [] : [ingressOf(publication, open, place)]),
+    ...webDoorsOf(publication, open, place),
     ...(ports.length === 0 || publication.revision === null ? [] : [balancerOf(publication, ports, place)]),
   ]
   return { manifests: manifests.map(marked), refused: [...sentences, ...refused.filter((each) => each !== null)] }

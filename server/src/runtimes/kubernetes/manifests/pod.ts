@@ -19,6 +19,7 @@ const unexpanded = (words: readonly string[]): string[] => words.map((word) => w
 
 const checkOf = ({ check }: Probe): object => {
   if (check.kind === 'exec') return { exec: { command: check.command } }
+  if (check.kind === 'grpc') return { grpc: { port: check.port, service: check.service } }
   if (check.kind === 'tcp') return { tcpSocket: { port: check.port } }
   return { httpGet: { path: check.path, port: check.port, scheme: check.scheme } }
 }

@@ -33,6 +33,7 @@ const workloads: Partial<Workload>[] = [
     readiness: probe({ kind: 'http', port: 8080, path: '/', scheme: 'HTTP' }),
     liveness: probe({ kind: 'tcp', port: 8080 }),
   },
+  { liveness: probe({ kind: 'grpc', port: 8080, service: 'shop.Orders' }) },
   { scaling: { min: 2, max: 4, cpuPercent: 60, sleeps: false }, eagerReadiness: true },
 ]
 
@@ -50,7 +51,23 @@ const allOf = (place: Place): Manifest[] => {
     ...describeTaskParts(task, place, logins),
     describeTask(task, place, ['pull'], true),
     ...describeDoors({ service, revision: service.revision, exposure }, place).manifests,
+    ...throughGateway(place),
   ]
+}
+
+const throughGateway = (place: Place): Manifest[] => {
+  const service = createWorkload(program)
+  const exposure = {
+    hosts: [
+      { host: 'web.test', internalPort: 8080, protocol: 'HTTP' as const },
+      { host: 'web.test', internalPort: 8080, protocol: 'HTTP' as const, path: '/a', rewrite: '/b' },
+      { host: '*.any.test', internalPort: 50_051, protocol: 'GRPC' as const },
+    ],
+    ports: [],
+    policy: { sticky: true as const },
+  }
+  const gateway = { name: 'main', namespace: 'ingress', sectionName: 'https', keepsClients: place.canPause }
+  return describeDoors({ service, revision: service.revision, exposure }, { ...place, ingress: { gateway } }).manifests
 }
 
 test('every manifest is valid for the oldest and the newest Kubernetes, without a field that one of them drops', () => {
@@ -62,8 +79,17 @@ test('every manifest is valid for the oldest and the newest Kubernetes, without 
       [],
       version,
     )
-    assert.equal(new Set(all.map(({ kind }) => kind)).size, 11)
+    assert.equal(new Set(all.map(({ kind }) => kind)).size, 13)
   }
+})
+
+test('what only the experimental channel of the Gateway API has is asked of clusters that say so alone', () => {
+  const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
+  const all = throughGateway(place).flatMap((manifest) => schemaProblems('v1.28', manifest))
+  assert.deepEqual(
+    all.map((problem) => problem.replace(/^.*\//, '')),
+    Array(3).fill('sessionPersistence: unknown'),
+  )
 })
 
 test('a schema notices a field that is unknown, missing or of another type', () => {

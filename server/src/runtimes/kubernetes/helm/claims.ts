@@ -1,0 +1,104 @@
+/**
+ * By which hosts a chart wants to be reached, and whether they are its service's: an ingress that several organizations
+ * share gives a host to whoever names it. Pure.
+ */
+import { wildcardOf } from '../../../router/table/wildcard.ts'
+import { type ChartedObject, nameOf, refuse } from './charted.ts'
+
+type Plain = Record<string, unknown>
+
+const plainOf = (value: unknown): Plain =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Plain) : {}
+const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
+
+/** In place of a host: all of them. */
+const everyHost = '*'
+
+const hostOf = (value: unknown): string => (typeof value === 'string' && value !== '' ? value.toLowerCase() : everyHost)
+
+const ofIngress = ({ rules, defaultBackend, backend, tls }: Plain): string[] => [
+  ...listOf(rules).map((rule) => hostOf(plainOf(rule).host)),
+  ...(defaultBackend === undefined && backend === undefined ? [] : [everyHost]),
+  ...listOf(tls).flatMap((each) => listOf(plainOf(each).hosts).map(hostOf)),
+]
+
+const ofRoute = ({ hostnames }: Plain): string[] => {
+  const names = listOf(hostnames).map(hostOf)
+  return names.length === 0 ? [everyHost] : names
+}
+
+/** Who proves a host to a certificate authority answers for it meanwhile. */
+const ofCertificate = ({ dnsNames, commonName }: Plain): string[] =>
+  [...listOf(dnsNames), ...(commonName === undefined ? [] : [commonName])].map(hostOf)
+
+const readers: Readonly<Record<string, (spec: Plain) => string[]>> = {
+  Ingress: ofIngress,
+  HTTPRoute: ofRoute,
+  GRPCRoute: ofRoute,
+  TLSRoute: ofRoute,
+  Certificate: ofCertificate,
+}
+
+const readable = /^(networking\.k8s\.io|extensions|gateway\.networking\.k8s\.io|cert-manager\.io)\//
+
+/** Of ingress controllers, meshes and DNS: what leads hosts in words of its own. */
+const unreadable = new Set([
+  ...['Gateway', 'TCPRoute', 'UDPRoute', 'ListenerSet', 'XListenerSet', 'IngressRoute', 'IngressRouteTCP'],
+  ...['IngressRouteUDP', 'VirtualService', 'VirtualServer', 'VirtualServerRoute', 'TransportServer', 'ServiceEntry'],
+  ...['HTTPProxy', 'Route', 'Mapping', 'TCPMapping', 'DNSEndpoint', 'TCPIngress', 'UDPIngress', 'RouteTable'],
+  ...['CertificateRequest', 'Order', 'Challenge'],
+])
+
+/** Whether a host of such an object is this domain, or below it. */
+export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Plain, domain: string): boolean =>
+  readers[kind]!(spec).some((host) => host === domain || wildcardOf(host) === domain)
+
+const dnsName = /^external-dns\.alpha\.kubernetes\.io\/(internal-)?hostname$/
+/** By which some ingress controllers take more hosts, or any text of their own configuration. */
+const widening = /(server-alias|-snippets?)$/
+
+const ofAnnotations = (object: ChartedObject): string[] =>
+  Object.entries(plainOf(object.metadata.annotations)).flatMap(([key, value]) => {
+    if (dnsName.test(key))
+      return String(value)
+        .split(',')
+        .map((name) => hostOf(name.trim()))
+    if (!widening.test(key)) return []
+    return refuse(
+      `The chart's ${nameOf(object)} has the annotation ${key.slice(0, 200)}, which could take hosts of others: leave it out.`,
+    )
+  })
+
+const hostsOf = (object: ChartedObject): string[] => {
+  const { apiVersion, kind, spec } = object
+  if (kind === 'Service' && listOf(plainOf(spec).externalIPs).length > 0)
+    refuse(`The chart's ${nameOf(object)} has externalIPs, which could take addresses of others: leave them out.`)
+  const read = readable.test(apiVersion) ? readers[kind] : undefined
+  if (read === undefined && unreadable.has(kind))
+    refuse(
+      `The chart makes ${nameOf(object)} of ${apiVersion.slice(0, 200)}, whose hosts cannot be checked: let it use an Ingress or an HTTPRoute.`,
+    )
+  return [...(read?.(plainOf(spec)) ?? []), ...ofAnnotations(object)]
+}
+
+/**
+ * Throws `chart_refused` for a host that is none of `domains` nor below a wildcard of them. Answers those of them that
+ * nothing of the chart names.
+ */
+export const judgeHosts = (objects: readonly ChartedObject[], domains: readonly string[]): string[] => {
+  const named = new Set<string>()
+  for (const object of objects)
+    for (const host of hostsOf(object)) {
+      if (host === everyHost)
+        refuse(
+          `The chart's ${nameOf(object)} takes the requests of every host: have it name custom domains of this service.`,
+        )
+      const own = [host, wildcardOf(host)].find((name) => domains.includes(name))
+      if (own === undefined)
+        refuse(
+          `The chart's ${nameOf(object)} names the host ${host.slice(0, 253)}, which is not a custom domain of this service: add it to the service, or change the values.`,
+        )
+      named.add(own!)
+    }
+  return domains.filter((domain) => !named.has(domain))
+}
