@@ -88,10 +88,6 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
     isNeeded: ({ scaling }) => scaling?.sleeps === true,
     what: 'does not let services sleep, but the service has 0 as its minimum of instances',
   },
-  'task-states': {
-    isNeeded: ({ tasks = {} }) => Object.values(tasks).some(({ state }) => state !== undefined),
-    what: 'hands no state on from one run to the next, which the service needs',
-  },
 }
 
 /** The end of a sentence about a cluster that lacks it. */
