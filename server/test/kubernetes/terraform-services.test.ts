@@ -167,8 +167,7 @@ test('a terraform service runs on a cluster, and neither a killed server nor a p
   await says(/slow_two: Creating/)
   await slipway.kill('SIGKILL')
   const [pod] = await listOf('pods')
-  const gone = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 0 }
-  await admin.ask('DELETE', `/api/v1/namespaces/${namespace}/pods/${pod.metadata.name}`, gone)
+  await admin.ask('DELETE', `/api/v1/namespaces/${namespace}/pods/${pod.metadata.name}?gracePeriodSeconds=0`)
   await until(async () => (await listOf('pods')).every(({ metadata }) => metadata.name !== pod.metadata.name), {
     ...patience,
     what: 'the pod to be gone',
