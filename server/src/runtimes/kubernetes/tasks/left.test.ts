@@ -114,6 +114,7 @@ test('a run that is stopped gives its files, and one that never began has none',
   const task = create()
   const run = runtime.run(task, ignore, signal(), once(false))
   await running(task)
+  assert.deepEqual(await runtime.stopTask({ ...task, outputs: [] }, 1000, signal()), {})
   assert.deepEqual(await runtime.stopTask(task, 1000, signal()), texts)
   assert.deepEqual([(await run).exitCode, (await run).outputs], [143, texts])
   await runtime.endTask(task, signal())
@@ -145,6 +146,12 @@ test('files that cannot be read are waited for and stay; what is too large, or n
     const error = await deploymentError(failed)
     assert.equal(error.next, 'wait', `${index}: ${error.message}`)
   }
+  let cuts = 2
+  cluster.exec = (...asked) => {
+    cuts -= 1
+    return cuts < 0 ? usual(...asked) : { pieces: [], exitCode: null }
+  }
+  assert.deepEqual((await runtime.run(task, ignore, signal(), once(true))).outputs, texts)
   cluster.exec = usual
   cluster.refuse = (_method, kind, body) => (kind === 'Job' && 'spec' in body ? [403, 'not you'] : null)
   const refused = await deploymentError(runtime.stopTask(task, 0, signal()))

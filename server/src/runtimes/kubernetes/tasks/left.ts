@@ -16,9 +16,10 @@ import { judgePod } from '../verdict.ts'
 
 type Left = TaskKey & { outputs: readonly TaskOutput[] }
 
-/** For a machine, the volume and the image, which is mostly there. */
-const startMs = 5 * 60_000
+/** For a machine and the volume. It goes on to start after that, and the next one who asks finds it. */
+const startMs = 60_000
 const readMs = 2 * 60_000
+const pauseMs = 500
 /** Its size in a line, then the file itself unless it is too large. */
 const script = '[ -f "$1" ] || exit 44; size=$(wc -c < "$1"); echo "$size"; [ "$size" -gt "$2" ] || cat "$1"'
 const isMissing = 44
@@ -101,8 +102,9 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     (await objects.get('PersistentVolumeClaim', namespaceOf(environmentId), taskNameOf(taskId), signal)) !== null
 
   /** Once nothing writes to them any more. */
-  const collect = async (task: Left, signal: AbortSignal): Promise<TaskOutputs> => {
+  const collectOnce = async (task: Left, signal: AbortSignal): Promise<TaskOutputs> => {
     const wanted = wantedOf(task)
+    if (wanted.length === 0) return {}
     try {
       const pod = await startCollector(task, signal)
       const most = new Map(wanted.map(({ path, maxBytes }) => [path, maxBytes]))
@@ -113,6 +115,17 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
       if (known instanceof DeploymentError && known.next === 'stop') throw unread(known.message, error)
       throw known
     }
+  }
+
+  /** `tries`: how often a failure is waited for, a little longer each time. Every rejection is one to be waited for. */
+  const collect = async (task: Left, signal: AbortSignal, tries = 1): Promise<TaskOutputs> => {
+    for (let made = 1; made < tries; made += 1)
+      try {
+        return await collectOnce(task, signal)
+      } catch {
+        await clock.sleep(made * pauseMs, signal)
+      }
+    return collectOnce(task, signal)
   }
 
   return { isThere, collect }

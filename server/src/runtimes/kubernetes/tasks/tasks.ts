@@ -22,6 +22,9 @@ export interface TasksParts extends JobsParts {
 /** Of an execution whose pod went before it had told how it ended. */
 const lost: Ending = { exitCode: 137, oomKilled: false, timedOut: false, left: null }
 
+/** A run that was long is not to be a failed one for a connection that is cut at its end. */
+const triesToRead = 3
+
 const isStop = (error: unknown): error is DeploymentError => error instanceof DeploymentError && error.next === 'stop'
 
 export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
@@ -67,7 +70,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
       onLine('The pod of the run was removed before it had ended. What it had written until then is read.')
       return lost
     })
-    return { ...endOf(ending, task), outputs: await left.collect(task, signal) }
+    return { ...endOf(ending, task), outputs: await left.collect(task, signal, triesToRead) }
   }
 
   /** Its pod ends; null: it left nothing that is written down with it. */
