@@ -163,6 +163,10 @@ test('files that cannot be read are waited for and stay; what is too large, or n
   const { '/out/state': large, '/out/told': told } = (await runtime.run(task, ignore, signal(), once(true))).outputs
   assert.ok(large !== undefined && 'error' in large && large.error.code === 'file_too_large')
   assert.deepEqual(told, { text: '{}' })
+  assert.match(refused.message, new RegExp(`delete the PersistentVolumeClaim t-${task.taskId} in the namespace `))
+  const [claim] = cluster.store.all('PersistentVolumeClaim')
+  cluster.store.merge(claim!, { metadata: { deletionTimestamp: new Date().toISOString() } })
+  assert.equal(await runtime.stopTask(task, 0, signal()), null)
 })
 
 test('what runs of a service left goes with it', async (t) => {

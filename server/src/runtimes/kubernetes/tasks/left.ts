@@ -18,21 +18,22 @@ type Left = TaskKey & { outputs: readonly TaskOutput[] }
 
 /** For a machine and the volume. It goes on to start after that, and the next one who asks finds it. */
 const startMs = 60_000
-const readMs = 2 * 60_000
+const readMs = 60_000
 const pauseMs = 500
 /** Its size in a line, then the file itself unless it is too large. */
 const script = '[ -f "$1" ] || exit 44; size=$(wc -c < "$1"); echo "$size"; [ "$size" -gt "$2" ] || cat "$1"'
 const isMissing = 44
 const longestLine = 32
 
-const unread = (reason: string, cause?: unknown): DeploymentError =>
-  new DeploymentError('outputs_unread', `The files of the run cannot be read from its volume yet: ${reason}`, {
-    next: 'wait',
-    cause,
-  })
+const unread = ({ environmentId, taskId }: TaskKey, reason: string, cause?: unknown): DeploymentError =>
+  new DeploymentError(
+    'outputs_unread',
+    `The files of the run cannot be read from its volume yet: ${reason} They are kept. To give them up, delete the PersistentVolumeClaim ${taskNameOf(taskId)} in the namespace ${namespaceOf(environmentId)}.`,
+    { next: 'wait', cause },
+  )
 
 /** What the program of a stranger says of a file; null when there is none. */
-const parse = (output: Buffer, exitCode: number, maxBytes: number): LeftFile | null => {
+const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number): LeftFile | null => {
   if (exitCode === isMissing) return null
   const end = output.indexOf('\n')
   const size = Number(
@@ -40,7 +41,7 @@ const parse = (output: Buffer, exitCode: number, maxBytes: number): LeftFile | n
   )
   const content = output.subarray(end + 1)
   const isWhole = exitCode === 0 && content.length === size
-  if (!isWhole && !(size > maxBytes)) throw unread('what came was not the whole file.')
+  if (!isWhole && !(size > maxBytes)) throw unread(task, 'what came was not the whole file.')
   return {
     size,
     bytes: (async function* () {
@@ -72,7 +73,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     }
     followObjects<Pod>(objects, clock, { kind: 'Pod', namespace, wanted, onChange }, either).catch(reject)
     clock.sleep(startMs, either).then(
-      () => reject(unread(reason)),
+      () => reject(unread(task, reason)),
       () => {},
     )
     const onAbort = (): void => reject(signal.reason)
@@ -86,7 +87,8 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     }
   }
 
-  const read = async (pod: Pod, path: string, maxBytes: number, signal: AbortSignal): Promise<LeftFile | null> => {
+  const read = async (task: Left, pod: Pod, path: string, signal: AbortSignal): Promise<LeftFile | null> => {
+    const maxBytes = task.outputs.find((each) => each.path === path)?.maxBytes ?? 0
     const { namespace, name } = pod.metadata
     const words = ['/bin/sh', '-c', script, 'sh', path, String(maxBytes)]
     const command = { container: containerName, words, maxBytes: maxBytes + longestLine }
@@ -94,12 +96,14 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
       signal,
       deadlineMs: readMs,
     })
-    return parse(output, exitCode, maxBytes)
+    return parse(task, output, exitCode, maxBytes)
   }
 
-  /** Whether the execution keeps its files in a claim, which is there. */
-  const isThere = async ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<boolean> =>
-    (await objects.get('PersistentVolumeClaim', namespaceOf(environmentId), taskNameOf(taskId), signal)) !== null
+  /** Whether the execution keeps its files in a claim, which is there and was not given up. */
+  const isThere = async ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<boolean> => {
+    const claim = await objects.get('PersistentVolumeClaim', namespaceOf(environmentId), taskNameOf(taskId), signal)
+    return claim !== null && claim.metadata.deletionTimestamp === undefined
+  }
 
   /** Once nothing writes to them any more. */
   const collectOnce = async (task: Left, signal: AbortSignal): Promise<TaskOutputs> => {
@@ -107,12 +111,11 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     if (wanted.length === 0) return {}
     try {
       const pod = await startCollector(task, signal)
-      const most = new Map(wanted.map(({ path, maxBytes }) => [path, maxBytes]))
-      return await collectOutputs(wanted, true, (path) => read(pod, path, most.get(path) ?? 0, signal), signal)
+      return await collectOutputs(wanted, true, (path) => read(task, pod, path, signal), signal)
     } catch (error) {
       signal.throwIfAborted()
       const known = error instanceof KubernetesError ? asDeploymentError(error, 'the run') : error
-      if (known instanceof DeploymentError && known.next === 'stop') throw unread(known.message, error)
+      if (known instanceof DeploymentError && known.next === 'stop') throw unread(task, known.message, error)
       throw known
     }
   }

@@ -19,8 +19,18 @@ export interface TasksParts extends JobsParts {
   logs: PodLogs
 }
 
+interface JobSpec {
+  template?: { spec?: { volumes?: { persistentVolumeClaim?: { claimName?: string } }[] } }
+}
+
 /** Of an execution whose pod went before it had told how it ended. */
 const lost: Ending = { exitCode: 137, oomKilled: false, timedOut: false, left: null }
+
+/** Whether an execution was begun with a claim for its files. */
+const isKeeper = ({ metadata, spec }: Found): boolean => {
+  const { volumes = [] } = (spec as JobSpec | undefined)?.template?.spec ?? {}
+  return volumes.some(({ persistentVolumeClaim: claim }) => claim?.claimName === metadata.name)
+}
 
 /** A run that was long is not to be a failed one for a connection that is cut at its end. */
 const triesToRead = 3
@@ -103,6 +113,8 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     const keeps = await left.isThere(task, signal)
     if (job === null) return keeps ? left.collect(task, signal) : null
     const ending = endingIn(job) ?? (await end(task, job, graceMs, signal))
+    // Its files were given up: what it did is unknown.
+    if (!keeps && isKeeper(job) && job.spec?.suspend !== true) return null
     if (!keeps) return ending === null ? {} : outputsOf(ending, task)
     const namespace = namespaceOf(task.environmentId)
     if (ending === null) await untilGone(objects, clock, 'Pod', executionOf(task), namespace, signal)
