@@ -7,7 +7,6 @@ import {
   needsOwnTool,
   type ServiceRequest,
   type Source,
-  type Tasks,
   type WorkloadSpec,
 } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
@@ -41,7 +40,6 @@ export const kindRefusal = (
 }
 
 type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart'> & {
-  tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
 }
@@ -135,7 +133,7 @@ export const lackingOf =
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
-  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload' | 'tasks'>,
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
@@ -146,8 +144,7 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  const tasks = kind.tasks === undefined ? {} : { tasks: kind.tasks(spec) }
-  const lacks = lacking({ ...kind.workload(spec), ...tasks, from: source.from })
+  const lacks = lacking({ ...kind.workload(spec), from: source.from })
   if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
