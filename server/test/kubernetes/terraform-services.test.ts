@@ -131,8 +131,14 @@ test('a terraform service runs on a cluster, and neither a killed server nor a p
   /** Nothing of a run is left in the cluster. */
   const isSwept = async (): Promise<void> => {
     const kinds = ['jobs', 'pods', 'persistentvolumeclaims', 'secrets']
-    const none = async () => (await Promise.all(kinds.map(listOf))).every(({ length }) => length === 0)
-    await until(none, { ...patience, what: 'the end of what the run left' })
+    let there: string[] = []
+    const none = async () => {
+      there = (await Promise.all(kinds.map(listOf))).flat().map(({ metadata }) => metadata.name)
+      return there.length === 0
+    }
+    await until(none, { ...patience, what: 'the end of what the run left' }).catch((error: Error) => {
+      throw new Error(`${error.message}: ${there}`, { cause: error })
+    })
   }
 
   assert.equal(await run({ action: 'PLAN' }), 'DEPLOYED', await log())
