@@ -2,7 +2,7 @@
 # Runs OpenTofu or Terraform on a module, as a task of the control plane. What a user wrote comes as arguments, as the
 # environment or as files, never as part of this text.
 #   slipway-module plan|apply|destroy|migrate TOOL FOLDER BACKEND [FILE OF VARIABLES…]
-# In:  /slipway-input/state.json, variables.tfvars.json, arguments.init|plan|apply|destroy (one argument a line)
+# In:  /slipway-input/state.json (a large one in parts, state.json.parts/000 …), variables.tfvars.json, arguments.init|plan|apply|destroy (one argument a line)
 # Out: /slipway-output/state.json, slipway-output.json
 set -u
 verb=$1 tool=$2 folder=$3 backend=$4
@@ -43,13 +43,22 @@ run_with() {
   run "$tool" "$@"
 }
 
-cd "/module/$folder" 2>/dev/null || fail "the repository has no folder $folder"
+# Who may not write beside the module works on a copy of it.
+module=/module
+if [ ! -w "$module" ]; then
+  module=/tmp/slipway-module
+  cp -R /module "$module" || fail 'no room for a copy of the module'
+fi
+
+cd "$module/$folder" 2>/dev/null || fail "the repository has no folder $folder"
 found=
 for file in ./*.tf ./*.tf.json ./*.tofu; do [ ! -f "$file" ] || found=1; done
 [ -n "$found" ] || fail "the folder $folder holds no module"
 
 # Ours is there before the tool is, and complete: what stands there at any instant is a whole state.
-if [ -f "$in/state.json" ]; then cp "$in/state.json" "$out/state.new" && mv "$out/state.new" "$state" || fail 'no room for the state'; fi
+take_state() { cat "$@" > "$out/state.new" && mv "$out/state.new" "$state" || fail 'no room for the state'; }
+if [ -d "$in/state.json.parts" ]; then take_state "$in/state.json.parts"/*
+elif [ -f "$in/state.json" ]; then take_state "$in/state.json"; fi
 
 keep_here() {
   printf 'terraform {\n  backend "local" {\n    path = "%s"\n  }\n}\n' "$state" > slipway_override.tf
@@ -88,8 +97,8 @@ while [ "$count" -gt 0 ]; do
   file=$1
   shift
   count=$((count - 1))
-  [ -f "$file" ] || file=/module/$file
-  [ -f "$file" ] || fail "the repository has no file of variables ${file#/module/}"
+  [ -f "$file" ] || file=$module/$file
+  [ -f "$file" ] || fail "the repository has no file of variables ${file#"$module"/}"
   set -- "$@" "-var-file=$file"
 done
 [ ! -f "$in/variables.tfvars.json" ] || set -- "$@" "-var-file=$in/variables.tfvars.json"

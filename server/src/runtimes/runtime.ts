@@ -276,7 +276,10 @@ export interface Task {
   entrypoint: string[] | null
   arguments: string[] | null
   env: Secret<Record<string, string>>
-  /** As of a workload. */
+  /**
+   * As of a workload. Where one is too large to be handed over whole, the program finds it in parts, which are the files of
+   * the folder `<path>.parts` in the order of their names.
+   */
   files: Workload['files']
   /** Those of its service that it sees. */
   volumes: Workload['volumes']
@@ -288,6 +291,8 @@ export interface Task {
   stopGraceMs?: number
   /** As of a workload. */
   readOnlyRoot?: boolean
+  /** As of a workload. */
+  withoutRoot?: Workload['withoutRoot']
   /** As of a workload. */
   labels?: Workload['labels']
   /** Of several attempts with one id: a later one takes the place of an earlier one. Default 1. */
@@ -325,7 +330,6 @@ export const abilities = [
   'network-settings',
   'sticky-sessions',
   'sleep',
-  'task-states',
   'charts',
   'apps',
 ] as const

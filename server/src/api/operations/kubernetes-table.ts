@@ -73,7 +73,7 @@ H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fet
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts
 G | /namespace /git_repository… | refused | an Application and an AppProject of the cluster's Argo CD in that namespace, at the commit that Slipway looked up, for the namespace of the environment alone | apps
-T | /terraform… /backend… /engine /provider_version… /timeout_sec /job_resources… /action… /dockerfile_fragment… /build.… /id ?force_terraform_action ?resources_only | runs of the tool in containers | refused: their state is handed from run to run | task-states
+T | /terraform… /backend… /engine /provider_version… /timeout_sec /job_resources… /action… /dockerfile_fragment… /build.… /id ?force_terraform_action ?resources_only | runs of the tool in containers, whose state Slipway keeps | runs of the tool in Jobs, whose state Slipway keeps: what a run leaves is in a PersistentVolumeClaim of its own until Slipway has read it. The image with the tool and the module is pushed to the cluster's container_registry_id. Without a registry refused |
 AJT | /auto_deploy… /auto_preview | Slipway deploys on a push | the same |
 C | /auto_deploy | Slipway deploys on a new image | the same |
 AJTG | /git_commit_id | commit to deploy | the same |

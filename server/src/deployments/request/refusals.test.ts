@@ -16,7 +16,7 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
   const none = new Set<Ability>()
   const cases: [object, RegExp | null][] = [
     [{}, null],
-    [{ ports: [port('HTTP'), port('GRPC', false), port('TCP', false)], from: 'image', tasks: { main: {} } }, null],
+    [{ ports: [port('HTTP'), port('GRPC', false), port('TCP', false)], from: 'image' }, null],
     [{ volumes }, /does not support volumes/],
     [{ ports: [port('TCP')] }, /does not publish TCP ports/],
     [{ ports: [port('HTTP'), port('UDP')] }, /does not publish UDP ports/],
@@ -27,7 +27,6 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
     [{ ingress: { 'network.ingress.enable_cors': true } }, null],
     [{ scaling: { min: 0, max: 2, cpuPercent: 60, sleeps: true } }, /does not let services sleep/],
     [{ scaling: { min: 1, max: 2, cpuPercent: 60, sleeps: false } }, null],
-    [{ tasks: { main: { state: 'HERE' } } }, /hands no state on/],
   ]
   for (const [needs, told] of cases) {
     const refusal = abilityRefusal(none, { volumes: [], ports: [], ...needs })

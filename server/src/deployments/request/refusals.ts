@@ -8,7 +8,6 @@ import {
   needsOwnTool,
   type ServiceRequest,
   type Source,
-  type Tasks,
   type WorkloadSpec,
 } from '../deployments.ts'
 import { taskFor, tasksIn } from '../tasks/tasks.ts'
@@ -43,7 +42,6 @@ export const kindRefusal = (
 }
 
 type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart' | 'app'> & {
-  tasks?: Tasks
   /** Where its image comes from; absent: that is known to be there. */
   from?: Source['from']
   /** The module that makes it: its cluster runs nothing then. */
@@ -99,10 +97,6 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   sleep: {
     isNeeded: ({ scaling }) => scaling?.sleeps === true,
     what: 'does not let services sleep, but the service has 0 as its minimum of instances',
-  },
-  'task-states': {
-    isNeeded: ({ tasks = {} }) => Object.values(tasks).some(({ state }) => state !== undefined),
-    what: 'hands no state on from one run to the next, which the service needs',
   },
 }
 
@@ -168,7 +162,7 @@ export const lackingOf =
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
 export const deployRefusal = async (
-  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload' | 'tasks'>,
+  kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
   lacking: Lacking,
   missingTool: (name: string) => Promise<string | null>,
   spec: Record<string, unknown>,
@@ -179,10 +173,8 @@ export const deployRefusal = async (
   // What is freed runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
-  const found = kind.tasks?.(spec)
-  const tasks = found === undefined ? {} : { tasks: found }
   const made = source.from === 'module' ? { module: source } : {}
-  const lacks = await lacking({ ...kind.workload(spec), ...tasks, from: source.from, ...made })
+  const lacks = await lacking({ ...kind.workload(spec), from: source.from, ...made })
   if (lacks !== null) return lacks
   if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
   return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null

@@ -200,7 +200,8 @@ export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void
 export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   const { service } = run
   await endOwnTask(run, signal)
-  const wasRunning = service.desired === 'RUNNING' && service.currentReleaseId !== null
+  // What runs tasks alone has nothing that stays up.
+  const wasRunning = !runsAlone(run) && service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
   await convergeBack(run, current?.workload ?? null, signal)
 }

@@ -60,7 +60,7 @@ const actionOf = ({ spec, event }: TaskToRun): Record<string, string> =>
 export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Task => {
   const { spec, event } = task
   const { organizationId, environmentId, serviceId, image, files, cpuMillicores, memoryMb } = workload
-  const { readOnlyRoot, labels, stopGraceMs } = workload
+  const { readOnlyRoot, withoutRoot, labels, stopGraceMs } = workload
   const command = spec.on[event] ?? { entrypoint: null, arguments: null }
   return {
     ...{ organizationId, environmentId, serviceId, taskId },
@@ -71,6 +71,7 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
     outputs: outputsOf(spec),
     ...(stopGraceMs === 0 ? {} : { stopGraceMs }),
     ...(readOnlyRoot === undefined ? {} : { readOnlyRoot }),
+    ...(withoutRoot === undefined ? {} : { withoutRoot }),
     ...(labels === undefined ? {} : { labels }),
   }
 }

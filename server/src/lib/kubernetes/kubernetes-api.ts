@@ -1,6 +1,6 @@
 /**
  * The API of a Kubernetes cluster: requests and answers in JSON, lists in pages, objects made by server-side apply, and
- * streams (watches, logs).
+ * streams (watches, logs), and commands in pods.
  *
  * Promises: every request ends by its deadline, whatever the other side does; no answer takes more memory than its limit;
  * a connection goes to the address that was checked, under TLS; no redirect is followed; credentials go nowhere else. A
@@ -11,6 +11,7 @@ import type { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
 import { type Pin, pinnedConnector } from '../net/pinned-connector.ts'
 import { type Clock, systemClock } from '../time/clock.ts'
+import { type Executed, execute } from './exec.ts'
 import type { KubernetesAccess } from './kubeconfig.ts'
 import { KubernetesError, refusedBy, unanswered } from './kubernetes-errors.ts'
 
@@ -57,7 +58,19 @@ export interface KubernetesApi {
   remove(path: string, options?: RemoveOptions): Promise<boolean>
   /** `deadlineMs` is for the head of the answer alone. Ends with `signal`. */
   stream(path: string, options?: AskOptions): Promise<Readable>
+  /**
+   * Runs a command in a container and resolves when it has ended. Rejects if it writes more than `maxBytes`. `path` is that
+   * of the pod's `exec`.
+   */
+  exec(path: string, command: ExecCommand, options?: AskOptions): Promise<Executed>
   close(): Promise<void>
+}
+
+export interface ExecCommand {
+  container: string
+  /** A program and its arguments; no shell reads them. */
+  words: readonly string[]
+  maxBytes: number
 }
 
 const defaultDeadlineMs = 10_000
@@ -154,7 +167,13 @@ const createSender = (access: KubernetesAccess, pin: Pin) => {
       body: body === undefined ? null : JSON.stringify(body),
       signal,
     })
-  return { send, close: () => Promise.all([pool.destroy(), streams.destroy()]).then(() => {}) }
+  const run = (path: string, { container, words, maxBytes }: ExecCommand, signal: AbortSignal): Promise<Executed> => {
+    const query = new URLSearchParams({ container, stdout: 'true' })
+    for (const word of words) query.append('command', word)
+    const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token.reveal()}` }
+    return execute({ url: `wss://${host}:${port}${access.path}${path}?${query}`, headers, connect }, maxBytes, signal)
+  }
+  return { send, run, close: () => Promise.all([pool.destroy(), streams.destroy()]).then(() => {}) }
 }
 
 type Send = ReturnType<typeof createSender>['send']
@@ -203,17 +222,24 @@ export const createKubernetesApi = (
   pin: Pin,
   clock: Pick<Clock, 'sleep'> = systemClock,
 ): KubernetesApi => {
-  const { send, close } = createSender(access, pin)
-  const ask = async <T>(sent: Sent, options: AskOptions = {}): Promise<T> => {
+  const { send, run, close } = createSender(access, pin)
+  /** By its deadline, with a `KubernetesError` for whatever goes wrong. */
+  const within = async <T>(options: AskOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     using late = limitTime(clock, options.deadlineMs ?? defaultDeadlineMs)
     const signal = options.signal === undefined ? late.signal : AbortSignal.any([options.signal, late.signal])
     try {
-      return (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal))) as T
+      return await work(signal)
     } catch (error) {
       options.signal?.throwIfAborted()
       throw error instanceof KubernetesError ? error : unanswered(late.signal.aborted ? late.signal.reason : error)
     }
   }
+  const ask = <T>(sent: Sent, options: AskOptions = {}): Promise<T> =>
+    within(
+      options,
+      async (signal) =>
+        (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal))) as T,
+    )
 
   const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<Listed<T>> => {
     const items: T[] = []
@@ -264,6 +290,7 @@ export const createKubernetesApi = (
         },
       ),
     stream: createStream(send, clock),
+    exec: (path, command, options = {}) => within(options, (signal) => run(path, command, signal)),
     close,
   }
 }

@@ -55,6 +55,9 @@ const source = (kept: TerraformSpec): Source => {
   }
 }
 
+/** The image has no user of its own: its script works wherever it may write. */
+const withoutRoot = { user: 10_001, env: { HOME: '/tmp' } }
+
 const workload = (kept: TerraformSpec): WorkloadSpec => {
   const { job_resources: resources } = kept
   const { cpu_milli: cpuMillicores, ram_mib: memoryMb } = resources
@@ -71,6 +74,7 @@ const workload = (kept: TerraformSpec): WorkloadSpec => {
     readyTimeoutMs: 0,
     // 0 says that nobody chose: what was always written down.
     stopGraceMs: chosenGraceMs(kept) ?? 0,
+    withoutRoot,
   }
 }
 

@@ -65,7 +65,8 @@ export const isReady = (pod: Pod): boolean =>
 /** It will never run again, and its controller has made another one in its place. */
 export const isOver = ({ status }: Pod): boolean => status?.phase === 'Failed' || status?.phase === 'Succeeded'
 
-export const isTask = ({ metadata }: Pod): boolean => metadata.labels?.[labels.role] === 'task'
+/** Whether it belongs to an execution. */
+export const isTask = ({ metadata }: Found): boolean => metadata.labels?.[labels.task] !== undefined
 
 const stateOf = (pod: Pod): InstanceState => {
   const state = mainOf(pod)?.state

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type MemoryCluster, startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
+import { createMemoryRuntime } from '../../../test/support/kubernetes/memory-runtime.ts'
 import {
   absent,
   createRollout,
@@ -16,31 +17,21 @@ import {
 } from '../../../test/support/runtimes/conformance.ts'
 import { until } from '../../../test/support/until.ts'
 import { newId } from '../../lib/ids.ts'
-import { createKubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Exposure } from '../ingress.ts'
 import type { RuntimeEvent, Workload } from '../runtime.ts'
-import { createKubernetesRuntime } from './runtime.ts'
 
 const program = { image: 'registry.test/serve@sha256:1', entrypoint: null, arguments: null }
 const signalNow = signal
 
 let password = 'p'
 
-const createRuntime = (cluster: MemoryCluster, ownerId: string) => {
-  const api = createKubernetesApi(cluster.access(), async () => ({ address: '127.0.0.1' }))
-  return createKubernetesRuntime({
-    ...{ api, ownerId, version: 'v1.33.1' },
-    outbound: undefined as never,
-    registryLogins: async (_organizationId, host) =>
-      host === 'private.test'
-        ? [{ origin: new URL('https://private.test'), login: new Secret({ username: 'me', password }) }]
-        : [],
-    ping: async () => {},
-    capacity: () => Promise.reject(new Error('not asked')),
-    close: api.close,
-  })
-}
+const createRuntime = (cluster: MemoryCluster, ownerId: string) =>
+  createMemoryRuntime(cluster, ownerId, async (_organizationId, host) =>
+    host === 'private.test'
+      ? [{ origin: new URL('https://private.test'), login: new Secret({ username: 'me', password }) }]
+      : [],
+  )
 
 const start = async (t: TestContext) => {
   const cluster = await startMemoryCluster()
@@ -382,8 +373,11 @@ test('what an execution leaves is refused when it is too large, and what it may 
   assert.ok(left !== undefined && 'error' in left)
   assert.match(left.error.message, /larger than 4095 bytes/)
   await runtime.endTask(large, signalNow())
-  const two = createTask(program, { outputs: [...large.outputs, { path: '/out/more', maxBytes: 1 }] })
-  assert.equal((await deploymentError(runtime.run(two, ignore, signalNow()))).code, 'task_unsupported')
+  const elsewhere = createTask(program, { outputs: [...large.outputs, { path: '/more/left', maxBytes: 1 }] })
+  const stream = { to: async () => {}, deadlineMs: 1 }
+  const streamed = createTask(program, { outputs: [{ path: '/out/left', maxBytes: 1, stream }] })
+  for (const task of [elsewhere, streamed])
+    assert.equal((await deploymentError(runtime.run(task, ignore, signalNow()))).code, 'task_unsupported')
   assert.deepEqual(named('Job'), [])
 })
 

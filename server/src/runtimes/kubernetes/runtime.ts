@@ -15,7 +15,7 @@ import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
-import type { Ability, Owned, Runtime, ServiceKey } from '../runtime.ts'
+import type { Ability, Instance, Owned, Runtime, ServiceKey } from '../runtime.ts'
 import { withApps } from './argocd/apps.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import { watchEvents } from './events.ts'
@@ -97,20 +97,36 @@ const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
   return toInstances(pods).filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
 }
 
+/** What an execution left is still there when its pod is not. */
+const toLeftover = ({ metadata: { name, labels: own = {} } }: Found): Instance => ({
+  ...{ id: name, name, index: 0, state: 'missing', exitCode: null, oomKilled: false, restarts: 0, startedAt: null },
+  organizationId: own[labels.organization] ?? '',
+  environmentId: own[labels.environment] ?? '',
+  serviceId: own[labels.service] ?? '',
+  revision: own[labels.task] ?? '',
+  ports: [],
+  taskId: own[labels.task] ?? '',
+})
+
 const readOwned = async (objects: Objects): Promise<Owned> => {
   const [pods, namespaces, claims] = await Promise.all([
     objects.list<Pod>('Pod', {}),
     objects.list('Namespace', {}),
     objects.list('PersistentVolumeClaim', {}),
   ])
+  const instances = toInstances(pods)
+  const known = new Set(instances.map(({ taskId }) => taskId))
+  const ofTasks = claims.filter(isTask).map(toLeftover)
   return {
-    instances: toInstances(pods),
+    instances: [...instances, ...ofTasks.filter(({ taskId }) => !known.has(taskId))],
     environments: namespaces.flatMap(({ metadata }) => metadata.labels?.[labels.environment] ?? []),
-    volumes: claims.map(({ metadata }) => ({
-      id: metadata.labels?.[labels.volume] ?? '',
-      environmentId: metadata.labels?.[labels.environment] ?? '',
-      serviceId: metadata.labels?.[labels.service] ?? '',
-    })),
+    volumes: claims
+      .filter((claim) => !isTask(claim))
+      .map(({ metadata }) => ({
+        id: metadata.labels?.[labels.volume] ?? '',
+        environmentId: metadata.labels?.[labels.environment] ?? '',
+        serviceId: metadata.labels?.[labels.service] ?? '',
+      })),
   }
 }
 

@@ -6,7 +6,7 @@ import type { KubernetesImages } from './images.ts'
 import { instanceSelector, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
 import { describeService } from './manifests/service.ts'
 import type { Found, Kind, Objects } from './objects.ts'
-import { type Pod, toInstances } from './pods.ts'
+import { isTask, type Pod, toInstances } from './pods.ts'
 
 export interface ServiceObjectsParts {
   objects: Objects
@@ -23,10 +23,8 @@ export const ofVersions: readonly Kind[] = [
 
 const keyOf = (kind: string, name: string): string => `${kind} ${name}`
 
-const isOfTask = ({ metadata }: Found): boolean => metadata.labels?.[labels.task] !== undefined
-
 /** Of the service alone: not its doors, nor what belongs to an execution. */
-const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isOfTask(found)
+const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isTask(found)
 
 export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsParts) => {
   const podsOf = (service: ServiceKey, signal?: AbortSignal): Promise<Pod[]> =>
@@ -104,8 +102,8 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
   const removeRest = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const own = { [labels.service]: service.serviceId }
     const namespace = namespaceOf(service.environmentId)
-    for (const kind of ['Job', 'Secret'] as const)
-      for (const found of (await objects.list(kind, own, namespace, signal)).filter(isOfTask))
+    for (const kind of ['Job', 'Secret', 'PersistentVolumeClaim'] as const)
+      for (const found of (await objects.list(kind, own, namespace, signal)).filter(isTask))
         await remove(kind, found, signal)
     await sweep(service, [...ofVersions, 'PersistentVolumeClaim'], [], signal)
     for (const kind of ['Pod', 'Job', 'PersistentVolumeClaim'] as const)

@@ -7,7 +7,9 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { WebSocketServer } from 'ws'
 import type { KubernetesAccess } from '../../../src/lib/kubernetes/kubeconfig.ts'
 import { Secret } from '../../../src/lib/secret.ts'
 import type { Json } from '../api.ts'
@@ -38,6 +40,10 @@ export interface MemoryCluster {
   speak(): void
   /** Ends every watch that is open. */
   cut(): void
+  /** What a command in a pod writes, piece by piece, and its exit code; null where its connection ends before it does. */
+  exec: (pod: Stored, words: readonly string[]) => { pieces: readonly string[]; exitCode: number | null }
+  /** Files that executions have left, by task and path, as a pod with their claim reads them. */
+  files: Map<string, Readonly<Record<string, string>>>
   /** Lines of a pod's log. */
   log(pod: string, line: string): void
   access(): KubernetesAccess
@@ -133,6 +139,48 @@ const sendLog = (lines: readonly string[], { query }: Asked, response: ServerRes
   response.end(shown.map((line) => `${line}\n`).join(''))
 }
 
+/** What reads a file of an execution: the words are its script's, and the last ones a path and the most that is read. */
+const readLeft = (
+  files: MemoryCluster['files'],
+  pod: Stored,
+  words: readonly string[],
+): ReturnType<MemoryCluster['exec']> => {
+  const [path = '', most = ''] = words.slice(-2)
+  const content = files.get(pod.metadata.labels?.['slipway.task'] ?? '')?.[path]
+  if (content === undefined) return { pieces: [], exitCode: 44 }
+  const size = Buffer.byteLength(content)
+  const half = Math.floor(content.length / 2)
+  const shown = size > Number(most) ? [] : [content.slice(0, half), content.slice(half)]
+  return { pieces: [`${size}\n`, ...shown], exitCode: 0 }
+}
+
+const statusOf = (exitCode: number): Json =>
+  exitCode === 0
+    ? { status: 'Success' }
+    : { status: 'Failure', details: { causes: [{ reason: 'ExitCode', message: String(exitCode) }] } }
+
+/** Commands in pods, over WebSockets as Kubernetes speaks them. */
+const createExec = (store: Store, token: string, cluster: () => Pick<MemoryCluster, 'asked' | 'exec'>) => {
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => 'v4.channel.k8s.io' })
+  return (request: IncomingMessage, stream: Duplex, head: Buffer): void => {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'https://cluster')
+    cluster().asked.push(`${request.method} ${pathname}`)
+    const [, namespace, name = ''] = /^\/api\/v1\/namespaces\/([^/]+)\/pods\/([^/]+)\/exec$/.exec(pathname) ?? []
+    const pod = store.find('Pod', namespace, name)
+    if (pod === undefined || request.headers.authorization !== `Bearer ${token}`) {
+      stream.end('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n')
+      return
+    }
+    sockets.handleUpgrade(request, stream, head, (socket) => {
+      const { pieces, exitCode } = cluster().exec(pod, searchParams.getAll('command'))
+      const say = (of: number, piece: string): void => socket.send(Buffer.concat([Buffer.of(of), Buffer.from(piece)]))
+      for (const piece of ['', ...pieces]) say(1, piece)
+      if (exitCode !== null) say(3, JSON.stringify(statusOf(exitCode)))
+      socket.close()
+    })
+  }
+}
+
 /** What it knows: kinds in namespaces, and those of the whole cluster. */
 const kindsOf = (inside: readonly string[], wide: readonly string[] = []): Json => ({
   resources: [...inside, ...wide].map((kind) => ({
@@ -211,6 +259,8 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
       isHushed = false
       for (const resolve of held.splice(0)) resolve()
     },
+    files: new Map(),
+    exec: (pod, words) => readLeft(cluster.files, pod, words),
     cut: () => {
       for (const response of open) response.destroy()
     },
@@ -227,6 +277,10 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
     },
   }
   const controllers = createControllers(store, (pod) => cluster.behave(pod), log)
+  server.on(
+    'upgrade',
+    createExec(store, token, () => cluster),
+  )
   server.on('request', (request, response) => {
     take(request, response).catch(() => response.destroy())
   })

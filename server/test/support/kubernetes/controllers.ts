@@ -136,6 +136,8 @@ export const createControllers = (store: Store, behave: Behave, log: (pod: strin
       return
     }
     const hasBegun = job.status?.startTime !== undefined
+    if (hasBegun && job.spec.suspend !== true && job.spec.backoffLimit === 0 && pods.length === 0)
+      store.merge(job, { status: { conditions: [{ type: 'Failed', status: 'True' }] } })
     if (job.spec.suspend === true || hasBegun) return
     store.merge(job, { status: { startTime: now() } })
     makePod(job, hashOf(job.spec.template))

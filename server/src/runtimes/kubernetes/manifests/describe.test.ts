@@ -6,8 +6,10 @@ import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Task, Workload } from '../../runtime.ts'
 import { describeController } from './controller.ts'
 import { describePullSecrets, describeSecret, type Place, type PullLogin, secretNameOf } from './describe.ts'
-import { describeEnvironment, describeService } from './service.ts'
-import { describeTask, outputRefusal } from './task.ts'
+import { partBytes } from './large-files.ts'
+import { describeLeft } from './left.ts'
+import { describeEnvironment, describeService, describeTaskParts } from './service.ts'
+import { describeTask } from './task.ts'
 
 const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
 const ids = { organizationId: 'org', environmentId: 'env', serviceId: 'svc' }
@@ -398,7 +400,98 @@ test('an execution is a Job that begins once, ends in its time and leaves one sm
       },
     },
   })
-  assert.equal(outputRefusal(task), null)
-  assert.match(outputRefusal({ outputs: [...task.outputs, ...task.outputs] })!, /one small file/)
+  assert.deepEqual(describeLeft(task, place, []), [])
   assert.equal(secretNameOf({ ...workloadOf(), taskId: 'run' }, place).startsWith('t-run-'), true)
+})
+
+test('what leaves several files has a claim for them, and a Job that waits in it with no secret of the execution', () => {
+  const content = `${'ä'.repeat(partBytes / 2)}end`
+  const task: Task = {
+    ...ids,
+    ...{ taskId: 'run', image: 'image', entrypoint: ['/bin/tool'], arguments: ['apply'] },
+    env: new Secret({ TOKEN: 'secret' }),
+    files: new Secret([
+      { path: '/in/small', content: 'small' },
+      { path: '/in/state', content },
+    ]),
+    volumes: [],
+    outputs: [
+      { path: '/out/state', maxBytes: 2 ** 25 },
+      { path: '/out/told', maxBytes: 2 ** 20 },
+      { path: '/other/told', maxBytes: 2 ** 20, isAlternative: true },
+    ],
+    ...{ cpuMillicores: 250, memoryMb: 128, timeoutMs: 60_000 },
+    withoutRoot: { user: 10_001, env: { HOME: '/tmp' } },
+  }
+  const [claim, collector, ...others] = describeLeft(task, place, ['pull']) as Json[]
+  assert.deepEqual(others, [])
+  const own = { ...ownLabels, 'slipway.task': 'run' }
+  assert.deepEqual(claim, {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name: 't-run', namespace: 'slipway-env', labels: own },
+    spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } },
+  })
+  const user = { runAsUser: 10_001, runAsGroup: 10_001, fsGroup: 10_001, fsGroupChangePolicy: 'OnRootMismatch' }
+  const left = { name: 'left', persistentVolumeClaim: { claimName: 't-run' } }
+  const work = { name: 'work', emptyDir: { sizeLimit: '10Gi' } }
+  const mounts = [
+    { name: 'left', mountPath: '/out' },
+    { name: 'work', mountPath: '/tmp' },
+  ]
+  const few = { cpu: '50m', memory: '32Mi' }
+  const collecting = { ...own, 'slipway.role': 'collector' }
+  assert.deepEqual(collector, {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name: 'c-run', namespace: 'slipway-env', labels: collecting },
+    spec: {
+      ...{ suspend: true, backoffLimit: 100, completions: 1, parallelism: 1 },
+      template: {
+        metadata: { labels: collecting },
+        spec: {
+          automountServiceAccountToken: false,
+          enableServiceLinks: false,
+          shareProcessNamespace: true,
+          imagePullSecrets: [{ name: 'pull' }],
+          securityContext: { ...plainPod.securityContext, ...user },
+          volumes: [left, work],
+          restartPolicy: 'Never',
+          terminationGracePeriodSeconds: 1,
+          containers: [
+            {
+              name: 'main',
+              image: 'image',
+              imagePullPolicy: 'IfNotPresent',
+              command: ['sleep', '2147483647'],
+              env: [{ name: 'HOME', value: '/tmp' }],
+              resources: { requests: few, limits: few },
+              securityContext: plainContainer.securityContext,
+              volumeMounts: mounts,
+            },
+          ],
+        },
+      },
+    },
+  })
+  const { spec } = (describeTask(task, place, ['pull'], true) as Json).spec.template
+  const [first, second, small] = describeTaskParts(task, place, []) as Json[]
+  const names = [first, second].map((each) => each!.metadata.name)
+  const sources = names.map((name, index) => ({ secret: { name, items: [{ key: 'part', path: `00${index}` }] } }))
+  assert.deepEqual(spec.volumes, [
+    { name: 'files', secret: { secretName: small!.metadata.name, defaultMode: 0o444 } },
+    { name: 'parts-0', projected: { defaultMode: 0o444, sources } },
+    left,
+    work,
+  ])
+  assert.deepEqual(spec.containers[0].volumeMounts, [
+    { name: 'files', mountPath: '/in/small', subPath: 'file.0', readOnly: true },
+    { name: 'parts-0', mountPath: '/in/state.parts', readOnly: true },
+    ...mounts,
+  ])
+  assert.deepEqual(spec.securityContext, { ...plainPod.securityContext, ...user })
+  assert.equal(spec.containers[0].terminationMessagePath, undefined)
+  const parts = [first, second].map((each) => Buffer.from(each!.data.part, 'base64'))
+  assert.deepEqual([parts[0]!.length, Buffer.concat(parts).toString()], [partBytes, content])
+  assert.ok(!JSON.stringify([claim, collector, describeTask(task, place, [], true)]).includes('secret":"'))
 })

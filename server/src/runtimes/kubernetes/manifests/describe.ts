@@ -82,7 +82,7 @@ export const labels = {
   environment: 'slipway.environment',
   service: 'slipway.service',
   revision: 'slipway.revision',
-  /** `instance`, `task`, `ports`, `chart`: what tells which revision of a chart is installed, or those of apps. */
+  /** `instance`, `task`, `collector`, `ports`, `chart`: what tells which revision of a chart is installed, or those of apps. */
   role: 'slipway.role',
   task: 'slipway.task',
   attempt: 'slipway.attempt',
@@ -107,6 +107,7 @@ export const containerName = 'main'
 export const namespaceOf = (environmentId: string): string => `slipway-${environmentId}`
 export const nameOf = (serviceId: string): string => `s-${serviceId}`
 export const taskNameOf = (taskId: string): string => `t-${taskId}`
+export const collectorNameOf = (taskId: string): string => `c-${taskId}`
 export const volumeNameOf = (volumeId: string): string => `v-${volumeId}`
 
 type Ids = Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId'>
@@ -176,11 +177,11 @@ const contentOf = ({ env, files }: Content): Record<string, string> => ({
   ...Object.fromEntries(files.reveal().map(({ content }, index) => [`file.${index}`, content])),
 })
 
-const ownNameOf = ({ serviceId, taskId }: Pick<Content, 'serviceId' | 'taskId'>): string =>
+export const ownNameOf = ({ serviceId, taskId }: Pick<Content, 'serviceId' | 'taskId'>): string =>
   taskId === undefined ? nameOf(serviceId) : taskNameOf(taskId)
 
 /** Of a secret's content, for its name: whoever reads names learns nothing of it. */
-const markOf = (text: string, ownerId: string): string =>
+export const markOf = (text: string, ownerId: string): string =>
   createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 12)
 
 /** Its name tells another content, so that a version keeps its own for as long as it runs. */
@@ -198,7 +199,7 @@ export interface PullLogin {
 
 type Owner = Ids & Pick<Content, 'taskId'>
 
-const labelsOf = (of: Owner, place: Place): Record<string, string> => ({
+export const labelsOf = (of: Owner, place: Place): Record<string, string> => ({
   ...idLabels(place, of),
   ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }),
 })

@@ -109,7 +109,7 @@ export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memo
 }
 
 /** Whoever a program runs as, it may write to its volumes. */
-const volumeGroup = 10_001
+export const volumeGroup = 10_001
 
 const userOf = (of: Program, { runAs }: Place): object => {
   const user = of.withoutRoot?.user ?? runAs

@@ -7,6 +7,8 @@ import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Workload } from '../../runtime.ts'
 import type { Manifest, Place } from './describe.ts'
 import { describeDoors } from './doors.ts'
+import { partBytes } from './large-files.ts'
+import { describeLeft } from './left.ts'
 import { describeEnvironment, describeService, describeTaskParts } from './service.ts'
 import { describeTask } from './task.ts'
 
@@ -40,6 +42,10 @@ const workloads: Partial<Workload>[] = [
 const allOf = (place: Place): Manifest[] => {
   const logins = [{ repository: 'registry.test/app', login }]
   const task = createTask(program, { ...content, volumes, outputs: [{ path: '/out/left', maxBytes: 1 }] })
+  const large = createTask(program, {
+    files: new Secret([{ path: '/in/state', content: 'x'.repeat(partBytes + 1) }]),
+    outputs: ['/out/a', '/out/b'].map((path) => ({ path, maxBytes: 1 })),
+  })
   const service = createWorkload(program)
   const exposure = {
     hosts: [{ host: 'web.test', internalPort: 8080, protocol: 'HTTP' as const, path: '/a' }],
@@ -50,6 +56,9 @@ const allOf = (place: Place): Manifest[] => {
     ...workloads.flatMap((over) => describeService(createWorkload(program, over), place, logins)),
     ...describeTaskParts(task, place, logins),
     describeTask(task, place, ['pull'], true),
+    ...describeTaskParts(large, place, logins),
+    ...describeLeft(large, place, ['pull']),
+    describeTask(large, place, ['pull'], true),
     ...describeDoors({ service, revision: service.revision, exposure }, place).manifests,
     ...throughGateway(place),
   ]

@@ -16,6 +16,7 @@ import {
   transports,
   volumeNameOf,
 } from './describe.ts'
+import { describeParts, withoutLarge } from './large-files.ts'
 
 /** A namespace in which no pod gets more than it needs, and which nothing outside of it reaches but by public ports. */
 export const describeEnvironment = (
@@ -156,7 +157,8 @@ const describeDisruption = (workload: Workload, place: Place): Manifest[] => {
 export const describeTaskParts = (task: Task, place: Place, logins: readonly PullLogin[]): Manifest[] => [
   ...describeVolumes(task, place),
   ...describePullSecrets(task, place, logins),
-  ...[describeSecret(task, place)].filter((each) => each !== null),
+  ...describeParts(task, place),
+  ...[describeSecret(withoutLarge(task), place)].filter((each) => each !== null),
 ]
 
 /** All that a version needs, in the order in which it is to be made: what others refer to comes first. */

@@ -1,14 +1,16 @@
 /** The jobs of executions: made once, found again by their names, also after a crash of ours. */
 import { DeploymentError } from '../../../lib/errors.ts'
+import type { RemoveOptions } from '../../../lib/kubernetes/kubernetes-api.ts'
 import { LeaseHandedOff } from '../../../lib/lease-handed-off.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Once, Task, TaskKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import type { KubernetesImages } from '../images.ts'
 import { annotations, labels, namespaceOf, pullSecretNames, taskNameOf } from '../manifests/describe.ts'
+import { describeLeft } from '../manifests/left.ts'
 import { describeTaskParts } from '../manifests/service.ts'
 import { describeTask } from '../manifests/task.ts'
-import { asDeploymentError, type Found, type Objects, pathOf } from '../objects.ts'
+import { asDeploymentError, type Found, type Kind, type Objects, pathOf } from '../objects.ts'
 import type { Ending } from './ending.ts'
 
 export interface JobsParts {
@@ -28,21 +30,23 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
   const find = ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<Found | null> =>
     objects.get('Job', namespaceOf(environmentId), taskNameOf(taskId), signal)
 
-  const removeJob = async (task: TaskKey, job: Found | null, signal: AbortSignal): Promise<void> => {
+  /** All that belongs to an execution; its files last, for nothing else has them. */
+  const removeJob = async (task: TaskKey, signal: AbortSignal): Promise<void> => {
     const namespace = namespaceOf(task.environmentId)
     const own = { [labels.task]: task.taskId }
-    if (job !== null)
-      await objects.remove('Job', namespace, job.metadata.name, {
-        uid: job.metadata.uid,
-        propagation: 'Background',
-        signal,
-      })
-    for (const { metadata } of await objects.list('Secret', own, namespace, signal))
-      await objects.remove('Secret', namespace, metadata.name, { uid: metadata.uid, signal })
-    for (const { metadata } of await objects.list('Pod', own, namespace, signal))
-      await objects.remove('Pod', namespace, metadata.name, { uid: metadata.uid, graceSeconds: 1, signal })
+    const removeAll = async (kind: Kind, options: RemoveOptions = {}): Promise<boolean> => {
+      const found = await objects.list(kind, own, namespace, signal)
+      for (const { metadata } of found)
+        await objects.remove(kind, namespace, metadata.name, { ...options, uid: metadata.uid, signal })
+      return found.length > 0
+    }
+    await removeAll('Job', { propagation: 'Background' })
+    await removeAll('Secret')
+    await removeAll('Pod', { graceSeconds: 1 })
     await untilGone(objects, clock, 'Job', own, namespace, signal)
     await untilGone(objects, clock, 'Pod', own, namespace, signal)
+    if (await removeAll('PersistentVolumeClaim'))
+      await untilGone(objects, clock, 'PersistentVolumeClaim', own, namespace, signal)
   }
 
   const patchJob = async ({ environmentId, taskId }: TaskKey, patch: object, signal?: AbortSignal): Promise<void> => {
@@ -56,8 +60,10 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
   const create = async (task: Task, signal: AbortSignal, once?: Once): Promise<Found> => {
     const logins = await images.loginsFor(task.organizationId, task.image)
     await objects.prepare(task, signal)
-    for (const manifest of describeTaskParts(task, place, logins)) await objects.apply(manifest, signal)
-    return objects.apply(describeTask(task, place, pullSecretNames(task, place, logins), once !== undefined), signal)
+    const pullSecrets = pullSecretNames(task, place, logins)
+    const parts = [...describeTaskParts(task, place, logins), ...describeLeft(task, place, pullSecrets)]
+    for (const manifest of parts) await objects.apply(manifest, signal)
+    return objects.apply(describeTask(task, place, pullSecrets, once !== undefined), signal)
   }
 
   /** What was made to wait for its mark begins; what runs already is left alone. */
@@ -72,12 +78,12 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
   const startOrJoin = async (task: Task, signal: AbortSignal, once?: Once): Promise<Found> => {
     let job = await find(task, signal)
     if (job !== null && job.metadata.deletionTimestamp !== undefined) {
-      await removeJob(task, job, signal)
+      await removeJob(task, signal)
       job = null
     }
     if (job === null && once?.marked === true) throw gone()
     if (job !== null && attemptOf(job) < (task.attempt ?? 1)) {
-      await removeJob(task, job, signal)
+      await removeJob(task, signal)
       job = null
     }
     job ??= await create(task, signal, once)

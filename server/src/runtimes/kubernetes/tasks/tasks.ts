@@ -3,33 +3,56 @@
  * also after a crash of ours: how it ended is written down beside it, since its pod may be gone by then.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
-import type { Runtime, TaskKey } from '../../runtime.ts'
+import type { Once, Runtime, Task, TaskKey } from '../../runtime.ts'
+import { untilGone } from '../follow.ts'
 import type { PodLogs } from '../logs/logs.ts'
-import { labels, namespaceOf } from '../manifests/describe.ts'
-import { outputRefusal } from '../manifests/task.ts'
+import { namespaceOf } from '../manifests/describe.ts'
+import { keepsFiles, outputRefusal } from '../manifests/left.ts'
+import type { Found } from '../objects.ts'
 import type { Pod } from '../pods.ts'
-import { endingIn, endOf, outputsOf } from './ending.ts'
-
+import { type Ending, endingIn, endOf, outputsOf } from './ending.ts'
 import { createJobs, type JobsParts } from './jobs.ts'
-import { createWait } from './wait.ts'
+import { createLeft } from './left.ts'
+import { createWait, executionOf } from './wait.ts'
 
 export interface TasksParts extends JobsParts {
   logs: PodLogs
 }
 
+interface JobSpec {
+  template?: { spec?: { volumes?: { persistentVolumeClaim?: { claimName?: string } }[] } }
+}
+
+/** Of an execution whose pod went before it had told how it ended. */
+const lost: Ending = { exitCode: 137, oomKilled: false, timedOut: false, left: null }
+
+/** Whether an execution was begun with a claim for its files. */
+const isKeeper = ({ metadata, spec }: Found): boolean => {
+  const { volumes = [] } = (spec as JobSpec | undefined)?.template?.spec ?? {}
+  return volumes.some(({ persistentVolumeClaim: claim }) => claim?.claimName === metadata.name)
+}
+
+/** A run that was long is not to be a failed one for a connection that is cut at its end. */
+const triesToRead = 3
+
+const isStop = (error: unknown): error is DeploymentError => error instanceof DeploymentError && error.next === 'stop'
+
 export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
   const { find, removeJob, patchJob, startOrJoin, writeDown } = createJobs({ objects, images, clock })
   const { waitForEnd, createReader } = createWait({ objects, logs, clock })
+  const left = createLeft({ objects, clock })
 
-  const podOf = async ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<Pod | null> => {
-    const found = await objects.list<Pod>('Pod', { [labels.task]: taskId }, namespaceOf(environmentId), signal)
+  const podOf = async (task: TaskKey, signal: AbortSignal): Promise<Pod | null> => {
+    const found = await objects.list<Pod>('Pod', executionOf(task), namespaceOf(task.environmentId), signal)
     return found[0] ?? null
   }
 
-  const run: Runtime['run'] = async (task, onLine, signal, once) => {
-    signal.throwIfAborted()
-    const refusal = outputRefusal(task)
-    if (refusal !== null) throw new DeploymentError('task_unsupported', refusal)
+  const untilEnded = async (
+    task: Task,
+    onLine: (line: string) => void,
+    signal: AbortSignal,
+    once: Once | undefined,
+  ): Promise<Ending> => {
     const job = await startOrJoin(task, signal, once)
     const reader = createReader(onLine, signal)
     const known = endingIn(job)
@@ -37,24 +60,35 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
       const pod = await podOf(task, signal)
       if (pod !== null) reader.see(pod)
       await reader.end()
-      return endOf(known, task)
+      return known
     }
     const ending = await waitForEnd(task, reader.see, signal)
     await writeDown(task, ending)
     await reader.end()
     signal.throwIfAborted()
-    return endOf(ending, task)
+    return ending
   }
 
-  const stop: Runtime['stopTask'] = async (task, graceMs, signal) => {
-    const job = await find(task, signal)
-    if (job === null) return null
-    const known = endingIn(job)
-    if (known !== null) return outputsOf(known, task)
+  const run: Runtime['run'] = async (task, onLine, signal, once) => {
+    signal.throwIfAborted()
+    const refusal = outputRefusal(task)
+    if (refusal !== null) throw new DeploymentError('task_unsupported', refusal)
+    if (!keepsFiles(task)) return endOf(await untilEnded(task, onLine, signal, once), task)
+    const ending = await untilEnded(task, onLine, signal, once).catch(async (error: unknown) => {
+      const isLost = isStop(error) && error.code === 'task_gone'
+      if (!isLost || !(await left.isThere(task, signal))) throw error
+      onLine('The pod of the run was removed before it had ended. What it had written until then is read.')
+      return lost
+    })
+    return { ...endOf(ending, task), outputs: await left.collect(task, signal, triesToRead) }
+  }
+
+  /** Its pod ends; null: it left nothing that is written down with it. */
+  const end = async (task: TaskKey, job: Found, graceMs: number, signal: AbortSignal): Promise<Ending | null> => {
     const pod = await podOf(task, signal)
     if (pod === null) {
-      await patchJob(task, { spec: { suspend: true } }, signal)
-      return {}
+      if (job.spec?.suspend !== true) await patchJob(task, { spec: { suspend: true } }, signal)
+      return null
     }
     const waiting = waitForEnd({ ...task, memoryMb: 0, timeoutMs: graceMs }, () => {}, signal)
     waiting.catch(() => {})
@@ -65,19 +99,32 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     try {
       const ending = await waiting
       await writeDown(task, ending)
-      return outputsOf(ending, task)
+      return ending
     } catch (error) {
       signal.throwIfAborted()
-      // It was never started, or ended unseen: then it left nothing that anybody could read.
-      if (error instanceof DeploymentError && error.next === 'stop') return {}
+      // It was never started, or ended unseen.
+      if (isStop(error)) return null
       throw error
     }
+  }
+
+  const stop: Runtime['stopTask'] = async (task, graceMs, signal) => {
+    const job = await find(task, signal)
+    const keeps = await left.isThere(task, signal)
+    if (job === null) return keeps ? left.collect(task, signal) : null
+    const ending = endingIn(job) ?? (await end(task, job, graceMs, signal))
+    // Its files were given up: what it did is unknown.
+    if (!keeps && isKeeper(job) && job.spec?.suspend !== true) return null
+    if (!keeps) return ending === null ? {} : outputsOf(ending, task)
+    const namespace = namespaceOf(task.environmentId)
+    if (ending === null) await untilGone(objects, clock, 'Pod', executionOf(task), namespace, signal)
+    return left.collect(task, signal)
   }
 
   return {
     run,
     stop,
     /** What is not ours stays. */
-    end: async (task: TaskKey, signal: AbortSignal): Promise<void> => removeJob(task, await find(task, signal), signal),
+    end: removeJob,
   }
 }

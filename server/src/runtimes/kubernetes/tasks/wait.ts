@@ -5,11 +5,21 @@ import type { Task, TaskKey } from '../../runtime.ts'
 import { followObjects } from '../follow.ts'
 import type { PodLogs } from '../logs/logs.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
-import { asDeploymentError, type Objects } from '../objects.ts'
+import { asDeploymentError, type Found, type Objects } from '../objects.ts'
 import { isOver, mainOf, type Pod } from '../pods.ts'
 import { judgePod } from '../verdict.ts'
 import { type Ending, endingOf } from './ending.ts'
 import { gone } from './jobs.ts'
+
+/** By which its job and its pod are found, and nothing else that belongs to it. */
+export const executionOf = ({ taskId }: Pick<TaskKey, 'taskId'>): Record<string, string> => ({
+  [labels.task]: taskId,
+  [labels.role]: 'task',
+})
+
+const isFinished = ({ status }: Found): boolean =>
+  Array.isArray(status?.conditions) &&
+  status.conditions.some(({ type, status: is }) => is === 'True' && (type === 'Failed' || type === 'Complete'))
 
 /** For machines and images, beside the time of the program. */
 const startMs = 10 * 60_000
@@ -36,7 +46,7 @@ export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: P
       if (verdict !== null) problem = new DeploymentError(verdict.code, verdict.message)
       if (problem !== null && (verdict?.isFinal === true || isOver(pod))) reject(problem)
     }
-    const own = { [labels.task]: task.taskId }
+    const own = executionOf(task)
     const namespace = namespaceOf(task.environmentId)
     const follow = followObjects<Pod>(
       objects,
@@ -52,13 +62,29 @@ export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: P
       },
       either,
     )
+    /** A job that is over has a pod that tells of it, unless somebody removed that while nobody looked. */
+    const seeJob = async (job: Found): Promise<void> => {
+      if (!isFinished(job)) return
+      const pods = await objects.list<Pod>('Pod', own, namespace, either)
+      for (const pod of pods) see(pod)
+      if (pods.length === 0) reject(gone())
+    }
+    const failed = (error: unknown): void => reject(asDeploymentError(error, 'the run'))
     const jobs = followObjects(
       objects,
       clock,
-      { kind: 'Job', namespace, wanted: own, onChange: (change) => change.type === 'DELETED' && reject(gone()) },
+      {
+        kind: 'Job',
+        namespace,
+        wanted: own,
+        onChange: (change) => {
+          if (change.type === 'DELETED') reject(gone())
+          else for (const job of change.type === 'ALL' ? change.items : [change.object]) seeJob(job).catch(failed)
+        },
+      },
       either,
     )
-    for (const each of [follow, jobs]) each.catch((error) => reject(asDeploymentError(error, 'the run')))
+    for (const each of [follow, jobs]) each.catch(failed)
     clock.sleep(task.timeoutMs + startMs, either).then(
       () => reject(problem ?? new DeploymentError('not_started', 'The cluster did not begin the run in time.')),
       () => {},

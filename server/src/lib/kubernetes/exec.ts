@@ -1,0 +1,94 @@
+/**
+ * A command in a container of a pod, over the cluster's API: what it writes and how it ended.
+ *
+ * Promises: no more than the limit is kept of what it writes; it ends with the caller's signal. Refuses to know: what is
+ * run, and why.
+ */
+import type { buildConnector } from 'undici'
+import { WebSocket } from 'ws'
+import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
+
+export interface Executed {
+  /** What it wrote to its standard output. */
+  output: Buffer
+  exitCode: number
+}
+
+/** Both have a number before each message: which of its streams it is of. */
+const protocols = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
+const outputStream = 1
+const statusStream = 3
+const longestStatus = 64 * 1024
+/** The cluster passes on what it reads, in pieces. */
+const longestMessage = 4 << 20
+
+interface Status {
+  status?: unknown
+  details?: { causes?: { reason?: unknown; message?: unknown }[] }
+}
+
+/** Null where the cluster does not say that the command ended by itself. */
+const exitCodeIn = (text: string): number | null => {
+  try {
+    const { status, details } = JSON.parse(text) as Status
+    if (status === 'Success') return 0
+    const code = details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message
+    return typeof code === 'string' && /^\d{1,3}$/.test(code) ? Number(code) : null
+  } catch {
+    return null
+  }
+}
+
+const unfinished = (cause?: unknown): KubernetesError =>
+  new KubernetesError(0, 'The cluster did not run a command in a pod to its end.', cause)
+
+export interface ExecPlace {
+  url: string
+  headers: Record<string, string>
+  connect: buildConnector.connector
+}
+
+const open = ({ url, headers, connect }: ExecPlace): WebSocket => {
+  const { hostname, port } = new URL(url)
+  return new WebSocket(url, protocols, {
+    headers,
+    perMessageDeflate: false,
+    followRedirects: false,
+    maxPayload: longestMessage,
+    createConnection: ((_: unknown, done: buildConnector.Callback) => {
+      connect({ hostname, port, protocol: 'https:' }, done)
+    }) as never,
+  })
+}
+
+/** Rejects with a `KubernetesError` for what did not end, and for more than `maxBytes` of output. */
+export const execute = (place: ExecPlace, maxBytes: number, signal: AbortSignal): Promise<Executed> => {
+  const { promise, resolve, reject } = Promise.withResolvers<Executed>()
+  const socket = open(place)
+  const chunks: Buffer[] = []
+  let [size, told] = [0, '']
+  const onAbort = (): void => reject(signal.reason)
+  signal.addEventListener('abort', onAbort, { once: true })
+  if (signal.aborted) onAbort()
+  socket.on('message', (message: Buffer) => {
+    const bytes = message.subarray(1)
+    if (message[0] === outputStream) {
+      size += bytes.length
+      if (size > maxBytes) reject(new KubernetesError(0, 'A command in a pod wrote more than it may.'))
+      else chunks.push(bytes)
+    } else if (message[0] === statusStream && told.length < longestStatus) told += bytes.toString()
+  })
+  socket.on('unexpected-response', (_request, answer) => reject(refusedBy(answer.statusCode ?? 0, null)))
+  const onEnd = (cause?: unknown): void => {
+    const exitCode = exitCodeIn(told)
+    if (exitCode === null) reject(unfinished(cause))
+    else resolve({ output: Buffer.concat(chunks), exitCode })
+  }
+  socket.on('error', onEnd)
+  socket.on('close', () => onEnd())
+  return promise.finally(() => {
+    signal.removeEventListener('abort', onAbort)
+    // Whatever the other side goes on to say.
+    socket.terminate()
+  })
+}
