@@ -53,6 +53,8 @@ export interface Published {
 }
 
 export interface Ingress {
+  /** Its ports are all of one address, where something else may hold one; else each service has an address of its own. */
+  readonly sharesPorts: boolean
   /**
    * Publishes this, and nothing else, of a service whose instances run or not. Answers in sentences what cannot be had:
    * a port that something else holds must not keep the rest.

@@ -81,6 +81,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
   }
 
   return {
+    sharesPorts: false,
     publish,
     async unpublish(serviceId) {
       await remove(await find({ [labels.service]: serviceId }))

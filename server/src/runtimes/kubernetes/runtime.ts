@@ -122,6 +122,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     ...createConverge({ objects, ingress, images, ready, clock }),
     abilities: ownAbilities,
     scalesItself: true,
+    rollsItself: true,
     ingress,
     images,
     stopsFirst,
