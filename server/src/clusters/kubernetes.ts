@@ -134,7 +134,7 @@ export const connectKubernetes = async (
   open: OpenKubernetes,
   services: KubernetesServices,
 ): Promise<{ kubernetes: Kubernetes; runtime: Runtime }> => {
-  const kubernetes = open(await parseKubeconfig(kubeconfig.reveal()))
+  const kubernetes = await open(await parseKubeconfig(kubeconfig.reveal()))
   const ping = async (): Promise<void> => {
     const facts = await kubernetes.look()
     refuseMissing(facts)

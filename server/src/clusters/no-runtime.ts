@@ -15,6 +15,7 @@ const done = async (): Promise<void> => {}
 export const noBuilder: Pick<ImageBuilder, 'build' | 'built'> = { build: refuse, built: async () => null }
 
 const ingress: Ingress = {
+  sharesPorts: true,
   publish: async () => [],
   unpublish: done,
   keep: () => {},
@@ -35,6 +36,7 @@ const images: Images = {
 export const noRuntime: Runtime = {
   abilities: new Set(),
   scalesItself: false,
+  rollsItself: false,
   ingress,
   images,
   ping: refuse,

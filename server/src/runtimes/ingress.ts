@@ -55,6 +55,8 @@ export interface Published {
 }
 
 export interface Ingress {
+  /** Its ports are all of one address, where something else may hold one; else each service has an address of its own. */
+  readonly sharesPorts: boolean
   /**
    * Of one whose certificates are not our router's: who orders them in the cluster, if anybody does.
    */

@@ -398,6 +398,12 @@ export interface Runtime {
   readonly abilities: ReadonlySet<Ability>
   /** The cluster itself lets the number of instances follow their use; `resize` is not asked for it. */
   readonly scalesItself: boolean
+  /**
+   * The cluster's own controllers replace instances. Each of a new version gets requests as soon as it is ready, and not
+   * all of them at the switch; to go back from there is another such replacement. What is to end without a rollout is on
+   * its way to that when a call resolves.
+   */
+  readonly rollsItself: boolean
   readonly ingress: Ingress
   readonly images: Images
   /** Rejects unless the engine answers within 3 s. */

@@ -8,22 +8,11 @@ import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { until } from '../support/until.ts'
 import { removeLeftovers } from './cluster/leftovers.ts'
+import { processesOf } from './cluster/processes.ts'
 import { ownNode } from './cluster/scene.ts'
 
 const programs = process.env.SLIPWAY_TEST_PROGRAMS
 const patience = { timeoutMs: 120_000 }
-
-/** Command lines with that text. */
-const processesOf = (text: string): string[] =>
-  readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name) && existsSync(`/proc/${name}/cmdline`))
-    .filter((name) => {
-      try {
-        return readFileSync(`/proc/${name}/cmdline`, 'utf8').includes(text)
-      } catch {
-        return false
-      }
-    })
 
 const skip = ownNode === undefined || programs === undefined ? 'this cluster was not started by the tests' : false
 

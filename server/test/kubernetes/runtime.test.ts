@@ -1,4 +1,4 @@
-/** The runtime on a real cluster, with the rights of our manifest and no more. */
+/** What the runtime does on a real cluster beside what every runtime does, with the rights of our manifest and no more. */
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -10,16 +10,13 @@ import { Secret } from '../../src/lib/secret.ts'
 import type { Exposure } from '../../src/runtimes/ingress.ts'
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
 import { createKubernetesRuntime } from '../../src/runtimes/kubernetes/runtime.ts'
-import type { Runtime, RuntimeEvent, Workload } from '../../src/runtimes/runtime.ts'
+import type { Runtime, Workload } from '../../src/runtimes/runtime.ts'
 import {
   absent,
   createRollout,
-  createTask,
   createWorkload,
   deploymentError,
-  ignore,
   nowhere,
-  rejection,
   runningAs,
   signal,
 } from '../support/runtimes/conformance.ts'
@@ -185,73 +182,4 @@ test('a volume keeps what was written over versions, one at a time, and grows', 
   assert.equal((await runtime.volumeSizes([volumes[0]!.id])).get(volumes[0]!.id), 2)
   await runtime.converge(fresh, absent, null, signal())
   assert.deepEqual((await runtime.owned()).volumes, [])
-})
-
-test('events and lines of instances come as they happen', async () => {
-  const ends = new AbortController()
-  const events: RuntimeEvent[] = []
-  const watching = (async () => {
-    for await (const event of runtime.watch(ends.signal)) events.push(event)
-  })()
-  const talk = shell('i=1; while [ $i -le 400 ]; do echo "line $i"; i=$((i+1)); usleep 20000; done; sleep 100')
-  const workload = createWorkload(talk, { ports: [], readyTimeoutMs: 60_000 })
-  const [instance] = (await roll(workload)).instances
-  const of = (kind: RuntimeEvent['kind']) =>
-    until(() => events.find((each) => each.kind === kind && each.serviceId === workload.serviceId), {
-      ...patience,
-      what: kind,
-    })
-  assert.equal((await of('started')).instanceId, instance!.id)
-  const numbers: number[] = []
-  for await (const { text: line } of runtime.logs(workload, { tail: 5, follow: true, signal: signal() })) {
-    numbers.push(Number(line.slice(5)))
-    if (numbers.length === 40) break
-  }
-  assert.deepEqual(
-    numbers,
-    numbers.map((_, index) => numbers[0]! + index),
-  )
-  await runtime.converge(workload, absent, null, signal())
-  await of('died')
-  await of('removed')
-  ends.abort()
-  await watching
-})
-
-test('an execution tells its lines and its end, leaves a file, is joined, stopped and timed', async () => {
-  const files = new Secret([{ path: '/in/given', content: 'given' }])
-  const outputs = [{ path: '/out/left.txt', maxBytes: 1024 }]
-  const task = createTask(shell('cat /in/given; echo; printf left > /out/left.txt; exit 3'), { files, outputs })
-  const once = { marked: false, mark: async () => {} }
-  const wanted = { exitCode: 3, oomKilled: false, timedOut: false, outputs: { '/out/left.txt': { text: 'left' } } }
-  for (const marked of [false, true]) {
-    const lines: string[] = []
-    assert.deepEqual(await runtime.run(task, (line) => lines.push(line), signal(), { ...once, marked }), wanted)
-    assert.ok(lines.includes('given'), lines.join())
-  }
-  await runtime.endTask(task, signal())
-  assert.equal(await runtime.stopTask(task, 0, signal()), null)
-
-  const endless = createTask(shell('printf begun > /out/left.txt; echo begun; exec sleep 1000'), {
-    environmentId: task.environmentId,
-    outputs,
-  })
-  const lines: string[] = []
-  const run = runtime.run(endless, (line) => lines.push(line), signal())
-  run.catch(ignore)
-  await until(() => lines.length > 0, { ...patience, what: 'its first line' })
-  assert.deepEqual(await runtime.stopTask(endless, 1000, signal()), { '/out/left.txt': { text: 'begun' } })
-  assert.notEqual((await run).exitCode, 0)
-  await runtime.endTask(endless, signal())
-
-  const late = createTask(shell('exec sleep 1000'), {
-    environmentId: task.environmentId,
-    timeoutMs: 3000,
-    stopGraceMs: 1000,
-  })
-  assert.equal((await runtime.run(late, ignore, signal())).timedOut, true)
-  await runtime.endTask(late, signal())
-  const gone = await rejection(runtime.run(task, ignore, signal(), { ...once, marked: true }))
-  assert.match(String(gone), /removed from the cluster/)
-  await runtime.removeEnvironment(task.environmentId, signal())
 })

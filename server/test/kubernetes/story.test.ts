@@ -1,74 +1,22 @@
 /** One whole environment on a real cluster, through the API: from its first deployment until nothing of it is left. */
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
-import { newId } from '../../src/lib/ids.ts'
-import { createOutbound } from '../../src/lib/net/outbound.ts'
-import { createOpenKubernetes } from '../../src/runtimes/kubernetes/kubernetes.ts'
-import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
-import { type Json, startApi } from '../support/api.ts'
-import { createFakeEngines } from '../support/docker/fake-engines.ts'
-import type { FakeRegistry } from '../support/docker/fake-registry.ts'
+import { test } from 'node:test'
+import type { Json } from '../support/api.ts'
+import { isSettled } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
-import type { Admin } from './cluster/admin.ts'
-import { outsideAddress, startNodeRegistry } from './cluster/registry.ts'
-import { grantAccess, openCluster, ownNode, revokeAccess, outbound as toCluster } from './cluster/scene.ts'
+import {
+  type Place,
+  publicPort,
+  servingContainer,
+  servingScript,
+  needsOwnNode as skip,
+  startPlace,
+} from './cluster/place.ts'
 
 const patience = { timeoutMs: 60_000 }
-const skip = ownNode === undefined && 'it needs the cluster of the tests, whose node pulls from a registry here'
-const outside = outsideAddress()
-const ownerId = newId()
-
-let registry: FakeRegistry
-/** The public registry is that of the test. */
-const local = createOutbound({ allow: ['loopback', outside] })
-const outbound = {
-  ...local,
-  open: (wanted: Parameters<typeof local.open>[0]) => {
-    const { pathname, search } = new URL(String(wanted.url))
-    return local.open({ ...wanted, url: new URL(pathname + search, registry.url) })
-  },
-}
-const api = await startApi({
-  engines: createFakeEngines(),
-  openKubernetes: createOpenKubernetes(toCluster.checkMachine),
-  kubernetes: { outbound, ownerId },
-  allow: [outside],
-})
-const { call, organizationId } = api
+const place = (skip === false ? await startPlace() : {}) as Place
+const { call, organizationId, admin, registryId, clusterId, ownerId, must } = place
 const base = `/organization/${organizationId}`
-
-let admin: Admin
-let clusterId: string
-let registryId: string
-
-const must = async (method: string, path: string, body?: unknown): Promise<Json> => {
-  const answer = await call(method, path, body)
-  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
-  return answer.body
-}
-
-before(async () => {
-  if (skip) return
-  registry = await startNodeRegistry()
-  admin = await openCluster()
-  const kubeconfig = await grantAccess(admin, accessManifest.items)
-  const { id } = await must('POST', `${base}/onPremise/credentials`, { name: 'kubernetes', kubeconfig })
-  const cluster = await must('POST', `${base}/cluster`, {
-    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
-    cloud_provider_credentials: { credentials: { id } },
-  })
-  clusterId = cluster.id
-  const images = { name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} }
-  registryId = (await must('POST', `${base}/containerRegistry`, images)).id
-})
-after(async () => {
-  if (skip) return
-  for (const { metadata } of (await admin.get(`/api/v1/namespaces?labelSelector=slipway.owner=${ownerId}`)).items)
-    await admin.remove({ apiVersion: 'v1', kind: 'Namespace', metadata })
-  await revokeAccess(admin)
-  admin.close()
-  await registry.close()
-})
 
 const kinds = [
   ...['api/v1/pods', 'api/v1/services', 'api/v1/secrets', 'api/v1/persistentvolumeclaims', 'api/v1/namespaces'],
@@ -87,7 +35,6 @@ const left = async (): Promise<string[]> => {
   return lists.flat()
 }
 
-const restful = /^(READY|DEPLOYED|RESTARTED|STOPPED|CANCELED|.*_ERROR)$/
 const statesOf = async (environmentId: string): Promise<string[]> => {
   const { environment, ...kindsOf } = await must('GET', `/environment/${environmentId}/statuses`)
   const services = Object.values(kindsOf).flatMap((list) => (Array.isArray(list) ? (list as Json[]) : []))
@@ -97,7 +44,7 @@ const settles = async (environmentId: string, wanted: string): Promise<void> => 
   let states: string[] = []
   const isRest = async () => {
     states = await statesOf(environmentId)
-    return states.every((state) => restful.test(state))
+    return states.every((state) => isSettled(state))
   }
   await until(isRest, { ...patience, what: `the environment to be ${wanted}` }).catch(() => {})
   const logs = states.every((state) => state === wanted)
@@ -110,14 +57,8 @@ const act = async (environmentId: string, action: string, wanted: string): Promi
   await settles(environmentId, wanted)
 }
 
-const script =
-  'mkdir -p /tmp/w; echo "$PAGE $GREETING" > /tmp/w/index.html; httpd -p 8081 -h /tmp/w; exec httpd -f -p 8080 -h /tmp/w'
-const publicPort = (internal_port: number, protocol: string) => ({ internal_port, protocol, publicly_accessible: true })
-const body = (name: string, more: Json = {}): Json => ({
-  ...{ name, registry_id: registryId, image_name: 'shop/app', tag: '1', healthchecks: {}, cpu: 50, memory: 32 },
-  ...{ entrypoint: 'sh -c', arguments: [script], ports: [publicPort(8080, 'HTTP'), publicPort(8081, 'TCP')] },
-  ...more,
-})
+const ports = [publicPort(8080, 'HTTP'), publicPort(8081, 'TCP')]
+const body = (name: string, more: Json = {}): Json => servingContainer(place, name, { ports, ...more })
 const jobBody = (name: string, schedule: Json): Json => ({
   ...{ name, cpu: 50, memory: 32, healthchecks: {}, schedule },
   source: { image: { registry_id: registryId, image_name: 'shop/app', tag: '1' } },
@@ -173,7 +114,7 @@ test('an environment with a database, jobs and containers lives its whole life a
   await must('POST', `/job/${cron.id}/redeploy?forceEvent=CRON`)
   await settles(id, 'DEPLOYED')
 
-  await must('PUT', `/container/${one.id}`, { arguments: [script.replace('$PAGE', 'second')] })
+  await must('PUT', `/container/${one.id}`, { arguments: [servingScript.replace('$PAGE', 'second')] })
   const plan = await must('POST', `/environment/${id}/deploy?dry_run=true`)
   const effects = plan.stages.flatMap(({ services }: Json) =>
     services.map(({ name, effect }: Json) => `${name} ${effect}`),
@@ -225,7 +166,7 @@ test('an image that runs as root is refused with what to do, and the version bef
   const status = await until(
     async () => {
       const found = await must('GET', `/container/${service}/status`)
-      return restful.test(found.state) && found.state !== 'DEPLOYED' ? found : null
+      return isSettled(found.state) && found.state !== 'DEPLOYED' ? found : null
     },
     { ...patience, what: 'its failure' },
   )

@@ -48,7 +48,7 @@ const read = (text: string): Promise<KubernetesAccess> =>
 export const identifyKubernetes = async ({ parts }: Context, kubeconfig: Sealed): Promise<MachineFacts> => {
   const { openKubernetes } = parts.clusters
   if (openKubernetes === null) throw badRequest('This server connects only to its own Docker engine.')
-  const kubernetes = openKubernetes(await read(kubeconfig.reveal()))
+  const kubernetes = await openKubernetes(await read(kubeconfig.reveal()))
   try {
     const facts = await kubernetes.look(undefined, checkMs)
     const refusal = refuseVersion(facts.version)

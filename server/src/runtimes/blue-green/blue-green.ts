@@ -51,6 +51,7 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
   }
   const keep = (publication: Publication): void => led.note(publication.service.serviceId, publication)
   return {
+    sharesPorts: true,
     look,
     keep,
     async publish(publication) {

@@ -44,6 +44,7 @@ describe('docker runtime', () => {
       task: shell('cat /proc/sys/kernel/random/uuid; echo one; sleep 0.3; echo two; exit 3'),
       endlessTask: shell('echo begun; exec sleep 1000'),
       writer: shell('cat /in/given; printf left > /out/left.txt'),
+      keeper: shell('cat /in/kept; printf kept > /in/kept'),
       badWriter: shell('printf left > /out/left.txt; exit 3'),
       endlessWriter: shell('printf begun > /out/left.txt; echo begun; exec sleep 1000'),
     },

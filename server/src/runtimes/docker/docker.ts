@@ -171,6 +171,7 @@ export const createDockerRuntime = ({
     ...blueGreen,
     abilities: engineAbilities,
     scalesItself: false,
+    rollsItself: false,
     images,
     instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),

@@ -30,6 +30,7 @@ describe('fake runtime', { concurrency: true }, () => {
       task: program('fake/crash:3', 'one', 'two'),
       endlessTask: program('fake/slow:70000'),
       writer: program('any', 'show /in/given', 'write /out/left.txt left'),
+      keeper: program('any', 'show /in/kept', 'write /in/kept kept'),
       badWriter: program('fake/crash:3', 'write /out/left.txt left'),
       endlessWriter: program('fake/slow:70000', 'write /out/left.txt begun'),
     },

@@ -256,6 +256,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     ...blueGreen,
     abilities: engineAbilities,
     scalesItself: false,
+    rollsItself: false,
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
     ping: () => restored,

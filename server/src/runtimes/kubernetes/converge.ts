@@ -26,7 +26,7 @@ const pendingBalancer = (protocol: string, port: number): string =>
 const nothing: Converged = { instances: [], refused: [] }
 
 export const createConverge = ({ objects, ingress, images, ready, clock }: ConvergeParts) => {
-  const { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersGone, removeRest } =
+  const { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersLeave, othersGone, removeRest } =
     createServiceObjects({ objects, images, clock })
 
   const publish = async ({ workload, exposure }: Running): Promise<readonly string[]> =>
@@ -67,9 +67,10 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     await rollout.step('ready', readyWithinMs(workload) + minute, (signal) =>
       ready(workload, (text, level) => rollout.report('ready', text, level), signal),
     )
-    await rollout.step('switch', minute, async () => {
+    await rollout.step('switch', minute, async (signal) => {
       const [refused] = await publish(desired)
       if (refused !== undefined) throw new DeploymentError('ingress_refused', refused)
+      await othersLeave(workload, signal)
       await rollout.serving()
       await tellLed(desired, rollout)
     })

@@ -102,6 +102,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
 
   return {
     certificates: { issuer: place.ingress?.issuer ?? null },
+    sharesPorts: false,
     publish,
     async unpublish(serviceId) {
       await remove(await find({ [labels.service]: serviceId }))

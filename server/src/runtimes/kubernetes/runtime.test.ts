@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type MemoryCluster, startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
 import { createMemoryRuntime } from '../../../test/support/kubernetes/memory-runtime.ts'
+import type { Stored } from '../../../test/support/kubernetes/store.ts'
 import {
   absent,
   createRollout,
@@ -163,6 +164,19 @@ test('a rollout that was killed at any step goes on when it is asked for again',
     await roll(fresh)
     assert.deepEqual(await revisions(fresh), [fresh.revision], killed)
   }
+})
+
+test('an instance that the cluster has ended and keeps holds up no other version', async (t) => {
+  const { cluster, roll, revisions } = await start(t)
+  const old = createWorkload(program)
+  await roll(old)
+  const [{ metadata, spec }] = cluster.store.all('Pod') as [Stored]
+  const name = `${metadata.name}-evicted`
+  const status = { phase: 'Failed', reason: 'Evicted', message: 'The node was low on resource: memory.' }
+  cluster.store.put({ kind: 'Pod', metadata: { ...metadata, name, uid: undefined }, spec, status } as never)
+  const fresh = versionAfter(old)
+  await roll(fresh)
+  assert.deepEqual(await revisions(fresh), [fresh.revision])
 })
 
 test('with volumes the old version ends first, and so does one that had none before', async (t) => {

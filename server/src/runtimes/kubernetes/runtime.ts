@@ -156,6 +156,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     ...createConverge({ objects, ingress, images, ready, clock }),
     abilities: new Set([...ownAbilities, ...ingressAbilities({ ingress: doors })]),
     scalesItself: true,
+    rollsItself: true,
     ingress,
     images,
     stopsFirst,

@@ -6,7 +6,7 @@ import type { KubernetesImages } from './images.ts'
 import { instanceSelector, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
 import { describeService } from './manifests/service.ts'
 import type { Found, Kind, Objects } from './objects.ts'
-import { isTask, type Pod, toInstances } from './pods.ts'
+import { isOver, isTask, type Pod, toInstances } from './pods.ts'
 
 export interface ServiceObjectsParts {
   objects: Objects
@@ -22,6 +22,13 @@ export const ofVersions: readonly Kind[] = [
 ] as Kind[]
 
 const keyOf = (kind: string, name: string): string => `${kind} ${name}`
+
+/** That the cluster has ended, and keeps for people to look at. */
+const isKept = (pod: Pod): boolean => isOver(pod) && pod.metadata.deletionTimestamp === undefined
+
+/** Of another version. */
+const isOther = (pod: Pod, { revision }: Workload): boolean =>
+  pod.metadata.labels?.[labels.revision] !== revision && !isKept(pod)
 
 /** Of the service alone: not its doors, nor what belongs to an execution. */
 const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isTask(found)
@@ -73,7 +80,7 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
 
   /** Whether something of another version runs that has to end before this one starts. */
   const hasOther = async (workload: Workload, signal: AbortSignal): Promise<boolean> =>
-    (await podsOf(workload, signal)).some(({ metadata }) => metadata.labels?.[labels.revision] !== workload.revision)
+    (await podsOf(workload, signal)).some((pod) => isOther(pod, workload))
 
   /** What has volumes, or had them until now, is another kind of thing: neither may run beside the other. */
   const changesKind = async (
@@ -84,7 +91,7 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
     return (await objects.list(other, { [labels.service]: serviceId }, namespaceOf(environmentId), signal)).length > 0
   }
 
-  const othersGone = (workload: Workload, signal: AbortSignal): Promise<true> =>
+  const untilNoOther = (workload: Workload, counts: (pod: Pod) => boolean, signal: AbortSignal): Promise<true> =>
     untilSeen(
       objects,
       clock,
@@ -92,11 +99,15 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
       null,
       ({ pods }) => {
         if (pods === null) return null
-        const isOther = (pod: Pod): boolean => pod.metadata.labels?.[labels.revision] !== workload.revision
-        return [...pods.values()].some(isOther) ? null : true
+        return [...pods.values()].some((pod) => isOther(pod, workload) && counts(pod)) ? null : true
       },
       signal,
     )
+  const othersGone = (workload: Workload, signal: AbortSignal): Promise<true> =>
+    untilNoOther(workload, () => true, signal)
+  /** Until those of other versions get no more requests: they are told to end, or have. */
+  const othersLeave = (workload: Workload, signal: AbortSignal): Promise<true> =>
+    untilNoOther(workload, ({ metadata }) => metadata.deletionTimestamp === undefined, signal)
 
   /** All that is left of it once its pods have ended: what belongs to its executions, and its volumes. */
   const removeRest = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
@@ -110,5 +121,5 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
       await untilGone(objects, clock, kind, own, namespace, signal)
   }
 
-  return { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersGone, removeRest }
+  return { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersLeave, othersGone, removeRest }
 }

@@ -13,7 +13,7 @@ const podWith = (status: NonNullable<Pod['status']>): Pod => ({
 const waiting = (reason: string, message = ''): Pod =>
   podWith({ containerStatuses: [{ name: 'main', state: { waiting: { reason, message } } }] })
 const ended = (more: Partial<ContainerStatus>): Pod =>
-  podWith({ phase: 'Running', containerStatuses: [{ name: 'main', restartCount: 3, ...more }] })
+  podWith({ phase: 'Running', containerStatuses: [{ name: 'main', restartCount: 2, ...more }] })
 const unscheduled = (message: string): Pod =>
   podWith({ conditions: [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message }] })
 const told = (reason: string, message: string, name = 'pod'): ClusterEvent => ({
@@ -23,6 +23,10 @@ const told = (reason: string, message: string, name = 'pod'): ClusterEvent => ({
 const running = podWith({ phase: 'Running', containerStatuses: [{ name: 'main', state: { running: {} } }] })
 const crashing = { reason: 'CrashLoopBackOff', message: 'back-off 40s restarting failed container' }
 
+const pinned = `registry.test:5000/team/app@sha256:${'a'.repeat(64)}`
+const pullOf = (why: string): string =>
+  `Back-off pulling image "${pinned}": ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image "${pinned}": failed to resolve reference "${pinned}": ${why}`
+
 const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
   [
     'the image is missing',
@@ -31,6 +35,25 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     'image_missing',
     true,
     /^The cluster cannot pull the image registry\.test\/app:1, .*: check its name and tag\.$/,
+  ],
+  [
+    'the image is missing, by its digest',
+    waiting('ImagePullBackOff', pullOf(`${pinned}: not found`)),
+    [],
+    'image_missing',
+    true,
+    /has no such image \(registry\.test:5000\/team\/app@sha256:a{64}: not found\): check its name and tag\.$/,
+  ],
+  [
+    'the pull is denied, by its digest',
+    waiting(
+      'ErrImagePull',
+      pullOf('pull access denied, repository does not exist or may require authorization: no basic auth'),
+    ),
+    [],
+    'image_denied',
+    true,
+    /may not pull the image .* \(pull access denied, .*\): give the service a registry with a login that may read it\.$/,
   ],
   [
     'the pull is denied',
@@ -49,12 +72,28 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     /check that its machines reach the registry\.$/,
   ],
   [
+    'the registry is away, of an image whose digest has the numbers of a refusal',
+    waiting('ErrImagePull', `Head "https://registry.test/v2/app@sha256:${'401403'.repeat(10)}aaaa": i/o timeout`),
+    [],
+    'image_unreachable',
+    false,
+    /check that its machines reach the registry\.$/,
+  ],
+  [
     'it crashes',
     ended({ state: { waiting: crashing }, lastState: { terminated: { exitCode: 1, reason: 'Error' } } }),
     [],
     'crash_loop',
     true,
     /^The service exited 3 times instead of becoming ready \(exit code 1: the program reported an error\)\.$/,
+  ],
+  [
+    'it has crashed, and may not again',
+    ended({ restartCount: 1, state: { waiting: crashing }, lastState: { terminated: { exitCode: 3 } } }),
+    [],
+    'crash_loop',
+    false,
+    /^The service exited 2 times \(exit code 3: the program reported an error\), and the cluster starts it again\.$/,
   ],
   [
     'it needs too much memory',
@@ -118,7 +157,7 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     [told('FailedPostStartHook', 'PostStartHook failed: exited with 3')],
     'post_start_failed',
     true,
-    /^The post-start command failed \(PostStartHook failed: exited with 3\)\.$/,
+    /^The post-start command failed \(PostStartHook failed: exited with 3\): check that the image has it, and/,
   ],
 ]
 

@@ -24,29 +24,42 @@ export interface ClusterEvent {
 
 const exitsAllowed = 3
 
+const longestText = 4000
+
 /** What the cluster said, as an end of a sentence. */
-export const said = (text: string | undefined): string => {
-  const plain = sanitizeText(text ?? '')
+const plainOf = (text: string | undefined): string =>
+  sanitizeText((text ?? '').slice(0, longestText))
     .replaceAll(/\s+/g, ' ')
     .trim()
     .replace(/\.$/, '')
-  return plain.length > 300 ? `${plain.slice(0, 300)}…` : plain
-}
+
+const short = (plain: string): string => (plain.length > 300 ? `${plain.slice(0, 300)}…` : plain)
+
+export const said = (text: string | undefined): string => short(plainOf(text))
 
 const final = (code: string, message: string): Verdict => ({ code, message, isFinal: true })
 const passing = (code: string, message: string): Verdict => ({ code, message, isFinal: false })
 
 const missing = /not found|manifest unknown|no such (image|manifest)|does not exist|name unknown/i
-const denied = /unauthori[sz]ed|denied|forbidden|authentication required|401|403/i
+const denied = /unauthori[sz]ed|denied|forbidden|authentication required|\b40[13]\b/i
+
+/** Machines say of which image first, with its digest twice, and at the end why. */
+const causeIn = (text: string): string => {
+  const mark = 'failed to resolve reference "'
+  const end = text.indexOf('": ', text.lastIndexOf(mark) + mark.length)
+  return text.includes(mark) && end !== -1 ? text.slice(end + 3) : text
+}
 
 /** While a machine pulls, it may find the registry away for a moment; what the registry says no with stays. */
-const pulling = (image: string, message: string): Verdict => {
-  if (denied.test(message) && !/not found/i.test(message))
+const pulling = (image: string, text: string): Verdict => {
+  const cause = causeIn(text)
+  const message = short(cause)
+  if (denied.test(cause) && !/not found/i.test(cause))
     return final(
       'image_denied',
       `The cluster may not pull the image ${image} (${message}): give the service a registry with a login that may read it.`,
     )
-  if (missing.test(message))
+  if (missing.test(cause))
     return final(
       'image_missing',
       `The cluster cannot pull the image ${image}, because its registry has no such image (${message}): check its name and tag.`,
@@ -78,29 +91,52 @@ const starting = (message: string): Verdict => {
   )
 }
 
-const waiting = (image: string, reason: string, text: string): Verdict | null => {
+const waiting = (image: string, reason: string, message: string | undefined): Verdict | null => {
+  const text = said(message)
   if (reason === 'InvalidImageName') return final('image_missing', `The image ${image} has no valid name (${text}).`)
   if (/^(ErrImagePull|ImagePullBackOff|ErrImageNeverPull|RegistryUnavailable|ImageInspectError)$/.test(reason))
-    return pulling(image, text || reason)
+    return pulling(image, plainOf(message) || reason)
   if (reason === 'CreateContainerConfigError') return configError(text)
   if (/^(CreateContainerError|RunContainerError|StartError)$/.test(reason)) return starting(text)
-  if (reason === 'PostStartHookError') return final('post_start_failed', `The post-start command failed (${text}).`)
+  if (reason === 'PostStartHookError') return hookFailed(text)
   return null
 }
 
-const ending = (pod: Pod, memoryMb: number): Verdict | null => {
+/** How it ended the last time, and how often it did: of what does not run, once more than it was started again. */
+const exitsOf = (pod: Pod) => {
   const main = mainOf(pod)
   const ended = main?.state?.terminated ?? main?.lastState?.terminated
-  const exits = (main?.restartCount ?? 0) + (main?.state?.terminated === undefined ? 0 : 1)
-  if (ended === undefined || exits === 0) return null
+  const exits = (main?.restartCount ?? 0) + (main?.state?.running === undefined ? 1 : 0)
+  const code = ended?.exitCode ?? 0
+  return ended === undefined || exits === 0
+    ? null
+    : { ended, exits, how: `exit code ${code}: ${explainExitCode(code)}` }
+}
+
+const ending = (pod: Pod, memoryMb: number): Verdict | null => {
+  const found = exitsOf(pod)
+  if (found === null) return null
+  const { ended, exits, how } = found
   if (ended.reason === 'OOMKilled')
     return final('out_of_memory', `The service ran out of memory (OOMKilled): ${outOfMemory(memoryMb)}.`)
   if (ended.reason === 'StartError' || ended.reason === 'ContainerCannotRun') return starting(said(ended.message))
   if (exits < exitsAllowed) return null
-  const code = ended.exitCode ?? 0
-  const how = `exit code ${code}: ${explainExitCode(code)}`
   return final('crash_loop', `The service exited ${exits} times instead of becoming ready (${how}).`)
 }
+
+/** Too seldom to be sure. */
+const endedBefore = (pod: Pod): Verdict | null => {
+  const found = exitsOf(pod)
+  if (found === null) return null
+  const times = found.exits === 1 ? 'once' : `${found.exits} times`
+  return passing('crash_loop', `The service exited ${times} (${found.how}), and the cluster starts it again.`)
+}
+
+const hookFailed = (text: string): Verdict =>
+  final(
+    'post_start_failed',
+    `The post-start command failed (${text}): check that the image has it, and that it ends with code 0.`,
+  )
 
 const scheduling = ({ message: text }: Condition): Verdict => {
   const why = said(text)
@@ -138,8 +174,8 @@ export const judgePod = (pod: Pod, memoryMb: number, events: readonly ClusterEve
   const { reason = '', message } = main?.state?.waiting ?? {}
   const told = toldOf(events, pod)
   const hook = told(/^FailedPostStartHook$/)
-  if (hook !== null) return final('post_start_failed', `The post-start command failed (${hook}).`)
-  const found = waiting(main?.image ?? imageOf(pod), reason, said(message))
+  if (hook !== null) return hookFailed(hook)
+  const found = waiting(main?.image ?? imageOf(pod), reason, message)
   if (found !== null) return found
   const mount = told(/^(FailedMount|FailedAttachVolume)$/)
   if (mount !== null && main?.state?.running === undefined)
@@ -147,10 +183,9 @@ export const judgePod = (pod: Pod, memoryMb: number, events: readonly ClusterEve
   const sandbox = told(/^FailedCreatePodSandBox$/)
   if (sandbox !== null && main?.state?.running === undefined)
     return passing('cannot_start', `A machine of the cluster cannot start the instance (${sandbox}).`)
-  if (main?.state?.running === undefined) return null
-  const probe = told(/^Unhealthy$/)
+  const probe = main?.state?.running === undefined ? null : told(/^Unhealthy$/)
   return probe === null
-    ? null
+    ? endedBefore(pod)
     : passing('not_ready', `Its probe fails (${probe}): check the port and path that it asks, and what the log says.`)
 }
 

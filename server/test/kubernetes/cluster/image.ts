@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { pack } from 'tar-stream'
 import { exec } from '../../../src/lib/exec.ts'
+import { readNodeFiles } from '../../support/docker/node-files.ts'
 
 /** An archive that is being written. */
 export type Archive = ReturnType<typeof pack>
@@ -37,26 +38,45 @@ export const busyboxLayer = async (
   })
 }
 
+interface Tagged {
+  tag: string
+  /** A tar archive. */
+  layer: Buffer
+  command: string[]
+}
+
+/** Images of one layer each. */
+const imagesArchive = (images: readonly Tagged[]): Promise<Buffer> =>
+  archiveOf((all) => {
+    const manifest = images.map(({ tag, layer, command }) => {
+      const settings = JSON.stringify({
+        ...{ architecture: process.arch === 'arm64' ? 'arm64' : 'amd64', os: 'linux', history: [] },
+        config: { Env: ['PATH=/bin:/sbin:/usr/bin:/usr/sbin'], Cmd: command },
+        rootfs: { type: 'layers', diff_ids: [`sha256:${digestOf(layer)}`] },
+      })
+      const [config, file] = [`${digestOf(settings)}.json`, `${digestOf(layer)}.tar`]
+      all.entry({ name: config }, settings)
+      all.entry({ name: file }, layer)
+      return { Config: config, RepoTags: [tag], Layers: [file] }
+    })
+    all.entry({ name: 'manifest.json' }, JSON.stringify(manifest))
+  })
+
 /** Busybox of this machine under its usual name, and the image that holds the namespaces of a pod. */
 export const busyboxArchive = async (tags: { busybox: string; pause: string }): Promise<Buffer> => {
   const layer = await busyboxLayer()
-  const settings = (command: string[]): string =>
-    JSON.stringify({
-      ...{ architecture: process.arch === 'arm64' ? 'arm64' : 'amd64', os: 'linux', history: [] },
-      config: { Env: ['PATH=/bin:/sbin:/usr/bin:/usr/sbin'], Cmd: command },
-      rootfs: { type: 'layers', diff_ids: [`sha256:${digestOf(layer)}`] },
-    })
-  const images = [
-    { tag: tags.busybox, settings: settings(['sh']) },
+  return imagesArchive([
+    { tag: tags.busybox, layer, command: ['sh'] },
     // It is killed, never asked to end.
-    { tag: tags.pause, settings: settings(['sleep', '2147483647']) },
-  ]
-  return archiveOf((all) => {
-    all.entry({ name: 'layer.tar' }, layer)
-    for (const { settings: text } of images) all.entry({ name: `${digestOf(text)}.json` }, text)
-    const manifest = images.map(({ tag, settings: text }) => ({
-      ...{ Config: `${digestOf(text)}.json`, RepoTags: [tag], Layers: ['layer.tar'] },
-    }))
-    all.entry({ name: 'manifest.json' }, JSON.stringify(manifest))
+    { tag: tags.pause, layer, command: ['sleep', '2147483647'] },
+  ])
+}
+
+/** The Node that runs this test. */
+export const nodeArchive = async (tag: string): Promise<Buffer> => {
+  const files = await readNodeFiles()
+  const layer = await archiveOf((root) => {
+    for (const [name, content] of files) root.entry({ name, mode: 0o755 }, content)
   })
+  return imagesArchive([{ tag, layer, command: ['/bin/node'] }])
 }

@@ -1,6 +1,7 @@
 /** A registry of this machine from which the node of the tests pulls small images, under its own name and as the public one. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createOutbound, type Outbound } from '../../../src/lib/net/outbound.ts'
 import { type FakeRegistry, imageOf, startFakeRegistry } from '../../support/docker/fake-registry.ts'
 import { busyboxLayer } from './image.ts'
 import { host, ownNode } from './scene.ts'
@@ -36,4 +37,16 @@ export const startNodeRegistry = async (): Promise<FakeRegistry> => {
   registry.publish('shop/root:1', imageOf(await busyboxLayer({ nothing: '' }), run))
   registry.publish('library/redis:7', imageOf(await busyboxLayer(databasePrograms), run))
   return registry
+}
+
+/** An outbound client for whom every registry is that one. */
+export const onlyRegistry = (registry: () => FakeRegistry): Outbound => {
+  const local = createOutbound({ allow: ['loopback', outsideAddress()] })
+  return {
+    ...local,
+    open: (wanted) => {
+      const { pathname, search } = new URL(String(wanted.url))
+      return local.open({ ...wanted, url: new URL(pathname + search, registry().url) })
+    },
+  }
 }

@@ -2,21 +2,17 @@
  * The image `slipway-test-node:1`: the Node that runs this test and the libraries it needs, on nothing. For test
  * applications that need more than busybox, where no image can be pulled.
  */
-import { readFile, realpath } from 'node:fs/promises'
 import { pack } from 'tar-stream'
 import { isEngineError } from '../../../src/lib/docker/docker-engine.ts'
 import { engine } from './docker.ts'
-import { librariesOf } from './libraries.ts'
+import { readNodeFiles } from './node-files.ts'
 
 export const nodeImage = 'slipway-test-node:1'
 
 const buildContext = async () => {
   const archive = pack()
-  const program = await realpath(process.execPath)
   archive.entry({ name: 'Dockerfile' }, 'FROM scratch\nCOPY root /\nENTRYPOINT ["/bin/node"]\n')
-  archive.entry({ name: 'root/bin/node', mode: 0o755 }, await readFile(program))
-  for (const library of await librariesOf(program))
-    archive.entry({ name: `root${library}`, mode: 0o755 }, await readFile(library))
+  for (const [path, content] of await readNodeFiles()) archive.entry({ name: `root/${path}`, mode: 0o755 }, content)
   archive.finalize()
   return archive
 }

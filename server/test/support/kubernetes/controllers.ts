@@ -47,7 +47,7 @@ const statusOf = (behaviour: Behaviour): Json => {
       const ended = { exitCode, reason, finishedAt: now() }
       const waiting = { reason: 'CrashLoopBackOff', message: 'back-off restarting' }
       const state = { state: { waiting }, lastState: { terminated: ended } }
-      return { ...common, containerStatuses: [container({ restartCount: 3, ...state })] }
+      return { ...common, containerStatuses: [container({ restartCount: 2, ...state })] }
     }
     case 'wait': {
       const { reason, message } = behaviour

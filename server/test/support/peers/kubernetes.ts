@@ -153,7 +153,7 @@ export const kubeconfigOf = (
 export const kubeconfigWith = (text: string): string => JSON.stringify(kubeconfigOf(6443, text))
 
 /** Clusters that are all there, each another one. */
-export const openFakeKubernetes: OpenKubernetes = () => {
+export const openFakeKubernetes: OpenKubernetes = async () => {
   const uid = randomUUID()
   return {
     look: async () => ({ uid, version: 'v1.31.2', missing: [] }),

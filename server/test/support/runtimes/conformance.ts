@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { after, before, describe, test } from 'node:test'
+import { forEachParallel } from '../../../src/lib/concurrency/parallel.ts'
 import { DeploymentError } from '../../../src/lib/errors.ts'
 import { newId } from '../../../src/lib/ids.ts'
 import { createLog } from '../../../src/lib/log.ts'
@@ -18,27 +19,51 @@ import { createRouter } from '../../../src/router/control/client.ts'
 import type { Router } from '../../../src/router/router.ts'
 import type { Instances } from '../../../src/runtimes/blue-green/instances.ts'
 import type { Exposure } from '../../../src/runtimes/ingress.ts'
-import type {
-  Desired,
-  Instance,
-  LogLine,
-  Probe,
-  Rollout,
-  RolloutStep,
-  Running,
-  Runtime,
-  RuntimeEvent,
-  Task,
-  Workload,
+import {
+  type Ability,
+  type Desired,
+  engineAbilities,
+  type Instance,
+  type LogLine,
+  type Probe,
+  type Rollout,
+  type RolloutStep,
+  type Running,
+  type Runtime,
+  type RuntimeEvent,
+  type Task,
+  type Workload,
 } from '../../../src/runtimes/runtime.ts'
 import { until as untilTrue } from '../until.ts'
 import { conformContainers } from './container-conformance.ts'
 import { conformRollouts } from './rollout-conformance.ts'
 import { conformTasks } from './task-conformance.ts'
 
-export type Program = Pick<Workload, 'image' | 'entrypoint' | 'arguments'>
+/** With its own size, where the usual one is too large. */
+export type Program = Pick<Workload, 'image' | 'entrypoint' | 'arguments'> &
+  Partial<Pick<Workload, 'cpuMillicores' | 'memoryMb'>>
+
+/** What a runtime says of itself, by which cases are chosen: one of them asks whether it does. */
+export interface Declared extends Pick<Runtime, 'scalesItself' | 'rollsItself'> {
+  abilities: ReadonlySet<Ability>
+  sharesPorts: boolean
+}
+
+/** An engine with our router. */
+const engine: Declared = { abilities: engineAbilities, scalesItself: false, rollsItself: false, sharesPorts: true }
+
+/** Asks an address of the ingress: `<status> <body>`. */
+export type Visit = (url: string) => Promise<string>
 
 export interface Subject {
+  /** Default: an engine with our router. */
+  declared?: Declared
+  /** Default: the router, at its port on loopback. */
+  visit?: Visit
+  /** How long it may take until the program of a new instance has begun. Default 0. */
+  startMs?: number
+  /** Whether a task may leave a file that goes to a place as a stream, and files of several folders. Default true. */
+  streamsFiles?: boolean
   /** `router`: for one that leads requests itself. */
   create(ownerId: string, router: Router): Runtime
   programs: {
@@ -56,6 +81,8 @@ export interface Subject {
     talk: Program
     /** As a task: a first line that differs per execution, then `one`, `two`; ends with code 3. */
     task: Program
+    /** As a task: tells what is in `/in/kept`, and then writes `kept` to it. */
+    keeper: Program
     /** As a task: does not end within a minute. */
     endlessTask: Program
     /** As a task: tells what is in `/in/given`, writes `left` to `/out/left.txt`, and ends with code 0. */
@@ -70,7 +97,7 @@ export interface Subject {
   /** Lets an instance of `distinct` say that from now on. */
   say(runtime: Runtime, instance: Instance, isReady: boolean): Promise<void>
   commands: {
-    /** Lets the log of its instance have this line. */
+    /** Lets the log of its instance, one of `serve`, have this line. */
     tell(line: string): string[]
     /** Ends with code 3. */
     fail: string[]
@@ -93,11 +120,11 @@ export const createWorkload = (program: Program, over: Partial<Workload> = {}): 
   serviceId: newId(),
   revision: newId(),
   aliases: ['web'],
-  ...program,
   env: new Secret({}),
   files: new Secret([]),
   cpuMillicores: 200,
   memoryMb: 64,
+  ...program,
   instances: 1,
   ports: [{ internalPort: 8080, protocol: 'HTTP', publiclyAccessible: true }],
   volumes: [],
@@ -113,19 +140,19 @@ export const createTask = (program: Program, over: Partial<Task> = {}): Task => 
   environmentId: newId(),
   serviceId: newId(),
   taskId: newId(),
-  ...program,
   env: new Secret({}),
   files: new Secret([]),
   volumes: [],
   outputs: [],
   cpuMillicores: 200,
   memoryMb: 64,
+  ...program,
   timeoutMs: 30_000,
   ...over,
 })
 
 /** Where names of hosts lead nowhere from here, the ingress is asked by its address. */
-export const visit = async (url: string): Promise<string> => {
+export const visit: Visit = async (url) => {
   const { hostname, port } = new URL(url)
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
   const options = { host: '127.0.0.1', port, headers: { host: hostname }, agent: false }
@@ -134,9 +161,33 @@ export const visit = async (url: string): Promise<string> => {
   return `${answer.statusCode} ${await text(answer)}`
 }
 
-/** Tries until `check` gives something; rejects after ten seconds. */
+/** Tries until `check` gives something; rejects after half a minute. */
 export const until = <T>(what: string, check: () => Promise<T | null> | T | null) =>
-  untilTrue(check, { timeoutMs: 10_000, what })
+  untilTrue(check, { timeoutMs: 30_000, what })
+
+/** Asserts what holds at once; or, of what the cluster's own controllers do, within a minute. */
+export type Soon = (check: () => Promise<void>) => Promise<void>
+
+const within = async (check: () => Promise<void>, ms: number): Promise<void> => {
+  const deadline = performance.now() + ms
+  await untilTrue(
+    () =>
+      check().then(
+        () => true,
+        (error: unknown) => {
+          if (performance.now() > deadline) throw error
+          return false
+        },
+      ),
+    { timeoutMs: 2 * ms, what: 'what is asserted' },
+  )
+}
+
+/** What all parts of the suite know. */
+export interface Suite extends Required<Pick<Subject, 'declared' | 'visit' | 'startMs' | 'streamsFiles'>> {
+  runtime(): Runtime
+  soon: Soon
+}
 
 export const nowhere: Exposure = { hosts: [], ports: [] }
 
@@ -189,10 +240,12 @@ export const absent: Desired = { state: 'absent', graceMs: 0 }
 /** Removes all that the runtime's owner has. */
 export const clean = async (runtime: Runtime): Promise<void> => {
   const owned = await runtime.owned()
-  for (const service of [...owned.instances, ...owned.volumes]) {
-    await runtime.converge(service, absent, null, signal())
-  }
-  for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal())
+  const services = new Map([...owned.instances, ...owned.volumes].map((each) => [each.serviceId, each]))
+  const inside = Map.groupBy(services.values(), ({ environmentId }) => environmentId)
+  await forEachParallel(32, [...new Set([...inside.keys(), ...owned.environments])], async (environmentId) => {
+    for (const service of inside.get(environmentId) ?? []) await runtime.converge(service, absent, null, signal())
+    await runtime.removeEnvironment(environmentId, signal())
+  })
   assert.deepEqual(await runtime.owned(), { instances: [], environments: [], volumes: [] })
 }
 
@@ -209,6 +262,9 @@ const numberOf = (line: LogLine): number => Number(/line (\d+)$/.exec(line.text)
 const range = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, i) => first + i)
 
 export const conform = ({ create, programs, images, ...rest }: Subject): void => {
+  const { declared = engine, startMs = 0, streamsFiles = true } = rest
+  const { rollsItself } = declared
+  const soon: Soon = rollsItself ? (check) => within(check, 60_000) : (check) => check()
   let runtime: Runtime
   let router: Router
   let dataDir: string
@@ -228,7 +284,19 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
   const converge = (workload: Workload, desired: Desired, rollout: Rollout | null = createRollout().rollout) =>
     runtime.converge(workload, desired, rollout, signal())
 
-  conformRollouts({ runtime: () => runtime, create: (ownerId) => create(ownerId, router), programs, images })
+  const suite: Suite = { declared, visit: rest.visit ?? visit, startMs, streamsFiles, soon, runtime: () => runtime }
+  test('it has what it declares', () => {
+    const { abilities, scalesItself, ingress } = runtime
+    const found: Declared = {
+      abilities,
+      scalesItself,
+      rollsItself: runtime.rollsItself,
+      sharesPorts: ingress.sharesPorts,
+    }
+    assert.deepEqual(found, declared)
+  })
+
+  conformRollouts({ ...suite, create: (ownerId) => create(ownerId, router), programs, images })
 
   describe('observe, watch and logs', () => {
     test('observe tells ids, state and times of the asked services only', async () => {
@@ -248,6 +316,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       const workload = createWorkload(programs.serve)
       await deploy(runtime, workload)
       const instances = await runtime.observe([workload])
+      await soon(async () => assert.equal((await runtime.usage(instances, signal())).size, 1))
       const [first, second] = await Promise.all([
         runtime.usage(instances, signal()),
         runtime.usage(instances, signal()),
@@ -341,7 +410,8 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       const talking = { ...silent, ...programs.talk, revision: newId() }
       const { rollout } = createRollout((step) => (step === 'drain' ? Promise.reject(new Error('kill')) : undefined))
       await rejection(converge(talking, runningAs(talking), rollout))
-      assert.equal((await runtime.observe([silent])).length, 2)
+      // A cluster of itself ends what was never ready as soon as another version begins.
+      if (!rollsItself) assert.equal((await runtime.observe([silent])).length, 2)
       await collect(logs({ follow: true }), (line) => numberOf(line) === 5)
       const lines = await collect(logs({ tail: 2, follow: true }), (line) => numberOf(line) >= 25)
       assert.deepEqual(new Set(lines.map(({ revision }) => revision)), new Set([talking.revision]))
@@ -362,6 +432,6 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
     })
   })
 
-  conformContainers({ runtime: () => runtime, programs, ...rest })
-  conformTasks(() => runtime, programs)
+  conformContainers({ ...suite, programs, commands: rest.commands, readiness: rest.readiness, say: rest.say })
+  conformTasks(suite, programs)
 }

@@ -1,16 +1,25 @@
-/** What every runtime guarantees of tasks: part of the conformance suite (src/runtimes/conformance.ts). */
+/** What every runtime guarantees of tasks: part of the conformance suite. */
 import assert from 'node:assert/strict'
 import { buffer } from 'node:stream/consumers'
 import { describe, test } from 'node:test'
 import { newId } from '../../../src/lib/ids.ts'
 import { LeaseHandedOff } from '../../../src/lib/lease-handed-off.ts'
 import { Secret } from '../../../src/lib/secret.ts'
-import type { OutputPlace, Runtime, TaskOutput } from '../../../src/runtimes/runtime.ts'
-import { createTask, deploymentError, ignore, rejection, type Subject, signal, until } from './conformance.ts'
+import type { OutputPlace, TaskOutput } from '../../../src/runtimes/runtime.ts'
+import {
+  createTask,
+  deploymentError,
+  ignore,
+  rejection,
+  type Subject,
+  type Suite,
+  signal,
+  until,
+} from './conformance.ts'
 
 const endless = new Promise<never>(() => {})
 
-export const conformTasks = (runtime: () => Runtime, programs: Subject['programs']): void => {
+export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject['programs']): void => {
   describe('tasks', () => {
     const left: TaskOutput = { path: '/out/left.txt', maxBytes: 1024 }
     const given = new Secret([{ path: '/in/given', content: 'given' }])
@@ -30,7 +39,8 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
     })
 
     test('run gives what the task left, to whoever joins it later too, until its end is called for', async () => {
-      const outputs = [left, { path: '/out/missing', maxBytes: 1024 }, { path: '/out', maxBytes: 1024 }]
+      const others = ['/out/missing', ...(streamsFiles ? ['/out'] : [])].map((path) => ({ path, maxBytes: 1024 }))
+      const outputs = [left, ...others]
       const task = createTask(programs.writer, { files: given, outputs })
       const key = { ...task, outputs: [left] }
       assert.equal(await runtime().stopTask(key, 0, signal()), null)
@@ -52,48 +62,65 @@ export const conformTasks = (runtime: () => Runtime, programs: Subject['programs
 
     test('an output that is too large is told of, and keeps none of the others', async () => {
       const small = { path: '/in/given', maxBytes: 5 }
-      const task = createTask(programs.writer, { files: given, outputs: [{ ...left, maxBytes: 3 }, small] })
+      const wanted = [{ ...left, maxBytes: 3 }, ...(streamsFiles ? [small] : [])]
+      const task = createTask(programs.writer, { files: given, outputs: wanted })
       const { outputs } = await runtime().run(task, ignore, signal())
       const refused = outputs['/out/left.txt']!
       assert.ok('error' in refused && refused.error.code === 'file_too_large')
-      assert.deepEqual(outputs['/in/given'], { text: 'given' })
+      if (streamsFiles) assert.deepEqual(outputs['/in/given'], { text: 'given' })
       await runtime().endTask(task, signal())
     })
 
-    test('an output goes to its place as a stream, as large as it may be, in its time, and of good ends only', async () => {
-      const taken: string[] = []
-      const take: OutputPlace = async (bytes) => void taken.push((await buffer(bytes)).toString())
-      const streamTo = (to: OutputPlace, more: object = {}): TaskOutput[] => [
-        { ...left, ...more, stream: { to, deadlineMs: 'maxBytes' in more ? 5000 : 300 } },
-      ]
-      const task = createTask(programs.writer, { files: given })
-      const give = (outputs: TaskOutput[]) => runtime().run({ ...task, outputs }, ignore, signal())
-      assert.deepEqual((await give(streamTo(take, { maxBytes: 4 }))).outputs, { '/out/left.txt': { bytes: 4 } })
-      const errorOf = async (outputs: TaskOutput[]) => {
-        const one = (await give(outputs)).outputs['/out/left.txt']!
-        return 'error' in one ? one.error.code : one
-      }
-      assert.equal(await errorOf(streamTo(take, { maxBytes: 3 })), 'file_too_large')
-      assert.equal(await errorOf(streamTo(() => endless)), 'output_timeout')
-      const full = new Error('no room')
-      assert.equal(await rejection(give(streamTo(() => Promise.reject(full)))), full)
-      assert.deepEqual((await give(streamTo(take, { maxBytes: 4 }))).outputs, { '/out/left.txt': { bytes: 4 } })
-      await runtime().endTask(task, signal())
-      const bad = createTask(programs.badWriter, { outputs: streamTo(take, { maxBytes: 1024 }) })
-      assert.deepEqual(await runtime().run(bad, ignore, signal()), { ...plain, exitCode: 3 })
-      await runtime().endTask(bad, signal())
-      assert.deepEqual(taken, ['left', 'left'])
-    })
+    const streams = 'an output goes to its place as a stream, as large as it may be, in its time, and of good ends only'
+    if (!streamsFiles)
+      test('what leaves a stream, or files of several folders, is refused before it begins', async () => {
+        for (const outputs of [
+          [left, { path: '/other/more', maxBytes: 1 }],
+          [{ ...left, stream: { to: async () => {}, deadlineMs: 1000 } }],
+        ]) {
+          const task = createTask(programs.writer, { files: given, outputs })
+          const error = await deploymentError(runtime().run(task, ignore, signal()))
+          assert.equal(error.code, 'task_unsupported')
+          assert.equal(await runtime().stopTask({ ...task, outputs: [] }, 0, signal()), null)
+        }
+      })
+    else
+      test(streams, async () => {
+        const taken: string[] = []
+        const take: OutputPlace = async (bytes) => void taken.push((await buffer(bytes)).toString())
+        const streamTo = (to: OutputPlace, more: object = {}): TaskOutput[] => [
+          { ...left, ...more, stream: { to, deadlineMs: 'maxBytes' in more ? 5000 : 300 } },
+        ]
+        const task = createTask(programs.writer, { files: given })
+        const give = (outputs: TaskOutput[]) => runtime().run({ ...task, outputs }, ignore, signal())
+        assert.deepEqual((await give(streamTo(take, { maxBytes: 4 }))).outputs, { '/out/left.txt': { bytes: 4 } })
+        const errorOf = async (outputs: TaskOutput[]) => {
+          const one = (await give(outputs)).outputs['/out/left.txt']!
+          return 'error' in one ? one.error.code : one
+        }
+        assert.equal(await errorOf(streamTo(take, { maxBytes: 3 })), 'file_too_large')
+        assert.equal(await errorOf(streamTo(() => endless)), 'output_timeout')
+        const full = new Error('no room')
+        assert.equal(await rejection(give(streamTo(() => Promise.reject(full)))), full)
+        assert.deepEqual((await give(streamTo(take, { maxBytes: 4 }))).outputs, { '/out/left.txt': { bytes: 4 } })
+        await runtime().endTask(task, signal())
+        const bad = createTask(programs.badWriter, { outputs: streamTo(take, { maxBytes: 1024 }) })
+        assert.deepEqual(await runtime().run(bad, ignore, signal()), { ...plain, exitCode: 3 })
+        await runtime().endTask(bad, signal())
+        assert.deepEqual(taken, ['left', 'left'])
+      })
 
     test('tasks of a service see its volumes', async () => {
       const volumes = [{ id: newId(), mountPath: '/in', sizeGb: 1 }]
-      const first = createTask(programs.writer, { volumes, files: given, outputs: [left] })
-      await runtime().run(first, ignore, signal())
+      const first = createTask(programs.keeper, { volumes })
+      const told: string[] = []
+      await runtime().run(first, (line) => told.push(line), signal())
+      assert.ok(!told.includes('kept'), JSON.stringify(told))
       await runtime().endTask(first, signal())
       const lines: string[] = []
-      const second = { ...first, taskId: newId(), files: new Secret([]) }
+      const second = { ...first, taskId: newId() }
       await runtime().run(second, (line) => lines.push(line), signal())
-      assert.ok(lines.includes('given'), JSON.stringify(lines))
+      assert.ok(lines.includes('kept'), JSON.stringify(lines))
       await runtime().converge(second, { state: 'absent', graceMs: 0 }, null, signal())
     })
 

@@ -62,7 +62,7 @@ export const identify = async (
       : error
   })
   if (clusters.openKubernetes === null) throw refuse('This server connects only to its own Docker engine.')
-  const kubernetes = clusters.openKubernetes(access)
+  const kubernetes = await clusters.openKubernetes(access)
   const untilMs = clock.monotonicMs() + deadlineMs
   try {
     for (;;) {

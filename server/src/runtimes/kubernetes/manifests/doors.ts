@@ -155,9 +155,13 @@ const balancerOf = (publication: Publication, ports: readonly ExposedPort[], pla
   }
 }
 
-const marked = (manifest: Manifest): Manifest => {
+/** The mark also tells whether the service was stopped when it was published. */
+const marked = (manifest: Manifest, isStopped: boolean): Manifest => {
   const { annotations: own = {} } = manifest.metadata
-  const said = JSON.stringify(manifest.spec) + (Object.keys(own).length === 0 ? '' : JSON.stringify(own))
+  const said =
+    JSON.stringify(manifest.spec) +
+    (Object.keys(own).length === 0 ? '' : JSON.stringify(own)) +
+    (isStopped ? 'stopped' : '')
   const mark = createHash('sha256').update(said).digest('hex').slice(0, 32)
   return { ...manifest, metadata: { ...manifest.metadata, annotations: { ...own, [annotations.published]: mark } } }
 }
@@ -172,5 +176,9 @@ export const describeDoors = (publication: Publication, place: Place): Doors => 
     ...webDoorsOf(publication, open, place),
     ...(ports.length === 0 || publication.revision === null ? [] : [balancerOf(publication, ports, place)]),
   ]
-  return { manifests: manifests.map(marked), refused: [...sentences, ...refused.filter((each) => each !== null)] }
+  const isStopped = publication.revision === null
+  return {
+    manifests: manifests.map((each) => marked(each, isStopped)),
+    refused: [...sentences, ...refused.filter((each) => each !== null)],
+  }
 }

@@ -4,7 +4,7 @@ import type { Task, TaskEnd, TaskOutputs } from '../../runtime.ts'
 import { annotations } from '../manifests/describe.ts'
 import { longestMessage } from '../manifests/task.ts'
 import type { Found } from '../objects.ts'
-import { mainOf, type Pod } from '../pods.ts'
+import { isOver, mainOf, type Pod } from '../pods.ts'
 
 /** How an execution ended, as it is written down. */
 export interface Ending {
@@ -18,12 +18,15 @@ export interface Ending {
 /** Null while it runs. A pod that is ended from outside ends with its program. */
 export const endingOf = (pod: Pod): Ending | null => {
   const ended = mainOf(pod)?.state?.terminated
-  if (ended === undefined) return null
+  const timedOut = pod.status?.reason === 'DeadlineExceeded'
+  // The cluster counts the time that its image takes: it may be over before the program begins.
+  if (ended === undefined)
+    return timedOut && isOver(pod) ? { exitCode: 137, oomKilled: false, timedOut, left: null } : null
   const { exitCode = 0, reason, message } = ended
   return {
     exitCode,
     oomKilled: reason === 'OOMKilled',
-    timedOut: pod.status?.reason === 'DeadlineExceeded',
+    timedOut,
     left: message === undefined || message === '' ? null : message,
   }
 }
