@@ -87,6 +87,22 @@ export const project = (projectId: string) =>
     staleTime: 30_000,
   })
 
+/** Those of a project, in the order they are tried. */
+export const deploymentRules = (projectId: string) =>
+  queryOptions({
+    queryKey: ['deployment rules', projectId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/project/{projectId}/deploymentRule', { params: { path: { projectId } } }))).results,
+  })
+
+export const clusters = (organizationId: string) =>
+  queryOptions({
+    queryKey: ['clusters', organizationId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/organization/{organizationId}/cluster', { params: { path: { organizationId } } })))
+        .results,
+  })
+
 export const environmentsOf = (projectId: string) =>
   queryOptions({
     queryKey: ['environments', projectId],

@@ -1,67 +1,73 @@
 /** A project: its environments, the variables that all of them have, and its settings. */
 
 import { forms } from 'virtual:forms'
-import { Button, Modal, Select, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { Button } from '@mantine/core'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
-import type { Mode } from '../api/session.ts'
 import { SchemaForm } from '../ui/form.tsx'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
-import { useMay } from '../ui/place.ts'
+import { useMay, usePlace } from '../ui/place.ts'
+import { RecordForm } from '../ui/record-form.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { Variables } from '../ui/variables.tsx'
 import { EnvironmentTile, modeWords } from './overview.tsx'
+import { ProjectRules } from './project-rules.tsx'
 
-const sections = { environments: 'Environments', variables: 'Variables', settings: 'Settings' }
+const sections = {
+  environments: 'Environments',
+  variables: 'Variables',
+  rules: 'Deployment rules',
+  settings: 'Settings',
+}
+
+const byRule = 'as the deployment rules say'
 
 const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): void }) => {
-  const [name, setName] = useState('')
-  const [mode, setMode] = useState<Mode>('DEVELOPMENT')
+  const { organizationId = '' } = usePlace()
   const queries = useQueryClient()
   const navigate = useNavigate()
-  const making = useMutation({
-    mutationFn: () =>
-      answerOf(
-        client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: { name, mode } }),
-      ),
-    async onSuccess({ id }) {
-      await queries.invalidateQueries({ queryKey: ['environments', projectId] })
-      onClose()
-      await navigate({ to: '/e/$environmentId/$section', params: { environmentId: id, section: 'services' } })
-    },
-  })
+  const rules = useQuery(read.deploymentRules(projectId))
+  const clusters = useQuery({ ...read.clusters(organizationId), enabled: organizationId !== '' })
+  if (rules.isPending || clusters.isPending) return null
+  const hasRules = (rules.data ?? []).length > 0
+  const all = clusters.data ?? []
+  const options = [
+    ...(hasRules ? [{ value: '', label: byRule }] : []),
+    ...Object.entries(modeWords).map(([value, label]) => ({ value, label })),
+  ]
+  const usual = all.find(({ is_default: isDefault }) => isDefault) ?? all[0]
   return (
-    <Modal opened onClose={onClose} title="New environment" closeButtonProps={{ 'aria-label': 'Close' }}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault()
-          making.mutate()
-        }}
-      >
-        <TextInput
-          label="Name"
-          data-autofocus
-          required
-          value={name}
-          onChange={(event) => setName(event.currentTarget.value)}
-          error={making.error?.message}
-        />
-        <Select
-          label="Mode"
-          value={mode}
-          onChange={(value) => setMode(value as Mode)}
-          data={Object.entries(modeWords).map(([value, label]) => ({ value, label }))}
-        />
-        <Button type="submit" loading={making.isPending} disabled={name.trim() === ''}>
-          Create
-        </Button>
-      </form>
-    </Modal>
+    <RecordForm
+      title="New environment"
+      button="Create"
+      changed={['environments', 'organization environments']}
+      onClose={onClose}
+      fields={[
+        { at: '/name', label: 'Name', isRequired: true },
+        { at: '/mode', label: 'Mode', kind: 'choice', options, initial: hasRules ? '' : 'DEVELOPMENT' },
+        {
+          at: '/cluster_id',
+          label: 'Cluster',
+          kind: 'choice',
+          options: [
+            ...(hasRules ? [{ value: '', label: byRule }] : []),
+            ...all.map(({ id, name }) => ({ value: id, label: name })),
+          ],
+          initial: hasRules ? '' : usual?.id,
+        },
+      ]}
+      save={async (body) => {
+        const { id } = await answerOf(
+          client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: body as never }),
+        )
+        await queries.invalidateQueries({ queryKey: ['environments', projectId] })
+        await navigate({ to: '/e/$environmentId/$section', params: { environmentId: id, section: 'services' } })
+      }}
+    />
   )
 }
 
@@ -135,6 +141,7 @@ export const Project = () => {
           <Tabs base={`/p/${projectId}`} at={section} sections={sections} label="Of this project" />
           {section === 'environments' ? <Environments projectId={projectId} /> : null}
           {section === 'variables' ? <Variables scope="PROJECT" parentId={projectId} /> : null}
+          {section === 'rules' ? <ProjectRules projectId={projectId} organizationId={found.organization.id} /> : null}
           {section === 'settings' ? <Settings projectId={projectId} value={found} /> : null}
         </>
       )}

@@ -2,8 +2,8 @@
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle'
 
 const busy =
-  /(BUILDING|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
-const bad = /(ERROR|FAILED|UNAVAILABLE)/
+  /(BUILDING|DRY_RUN|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
+const bad = /(ERROR|FAILED|UNAVAILABLE|INVALID)/
 
 const words: Record<string, string> = {
   DEPLOYED: 'Deployed',
@@ -28,6 +28,8 @@ const words: Record<string, string> = {
   DONE: 'Done',
   SKIPPED: 'Skipped',
   UNKNOWN: 'Unknown',
+  DRY_RUN: 'Planning',
+  INVALID_CREDENTIALS: 'Login refused',
 }
 
 export const toneOf = (state: string): Tone => {
