@@ -1,4 +1,4 @@
-/** The deployment rules of a project: what a new environment is given by its name, in the order they are tried. */
+/** The deployment rules of a project: what a new environment is given for its name, in the order they are tried. */
 import { ActionIcon, Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
