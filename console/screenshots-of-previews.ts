@@ -36,6 +36,12 @@ export const furnishPreviews = async (
   })
   const { id: ruleId } = await call('GET', `/environment/${environmentId}/deploymentRule`)
   await call('PUT', `/environment/${environmentId}/deploymentRule/${ruleId}`, { auto_preview: true })
+  const states = async (): Promise<string> => {
+    const { results } = await call('GET', `/environment/${environmentId}/preview`)
+    return results.map(({ state }: Json) => state).join()
+  }
+  host.requests.set(path, [{ number: 7, branch: 'basket' }])
+  await until(async () => (await states()) === 'ACTIVE', { what: 'the first preview', timeoutMs: 60_000 })
   host.requests.set(path, [
     { number: 7, branch: 'basket' },
     { number: 8, branch: 'search' },

@@ -169,7 +169,7 @@ test('rules of a project are made, ordered and followed by a new environment', {
   await page.getByRole('button', { name: 'Try features earlier' }).click()
   await page.locator('tbody tr').first().getByText('features').waitFor()
   await page.getByRole('button', { name: 'Edit features' }).click()
-  await page.getByRole('checkbox', { name: /runs only in the hours/ }).click()
+  await page.getByRole('checkbox', { name: /runs only in certain hours/ }).click()
   await page.getByRole('textbox', { name: 'Stops at' }).fill('25:00')
   await dialogButton('Save').click()
   await page.locator('.mantine-InputWrapper-error').first().waitFor()

@@ -5,8 +5,9 @@ import { Button } from '@mantine/core'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client, Problem } from '../api/client.ts'
+import { answerOf, client, Problem, type Schemas } from '../api/client.ts'
 import * as read from '../api/queries.ts'
+import { Remove } from '../ui/dialog.tsx'
 import { SchemaForm } from '../ui/form.tsx'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
@@ -105,13 +106,38 @@ const Environments = ({ projectId }: { projectId: string }) => {
   )
 }
 
-const Settings = ({ projectId, value }: { projectId: string; value: Record<string, unknown> }) => {
+type Found = Schemas['Project']
+
+const DeleteProject = ({ project }: { project: Found }) => {
+  const navigate = useNavigate()
+  return (
+    <section className="card form">
+      <header>
+        <h2 className="grow">Delete the project</h2>
+        <Remove
+          name={project.name}
+          what="Delete"
+          asksName
+          changed={['projects', 'organization environments']}
+          consequence="Its environments, their settings, variables and history are deleted. It must not have services that are deployed."
+          act={async () => {
+            await answerOf(client.DELETE('/project/{projectId}', { params: { path: { projectId: project.id } } }))
+            await navigate({ to: '/o/$organizationId', params: { organizationId: project.organization.id } })
+          }}
+        />
+      </header>
+    </section>
+  )
+}
+
+const Settings = ({ project }: { project: Found }) => {
+  const { id: projectId } = project
   const may = useMay()
   const queries = useQueryClient()
-  return (
+  const form = (
     <SchemaForm
       schema={forms.project!}
-      value={value}
+      value={project}
       first={['name', 'description']}
       isReadOnly={!may('write')}
       saved="Saved."
@@ -122,6 +148,12 @@ const Settings = ({ projectId, value }: { projectId: string; value: Record<strin
         await Promise.all(['project', 'projects'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
       }}
     />
+  )
+  return (
+    <div className="stack wide">
+      {form}
+      {may('delete') ? <DeleteProject project={project} /> : null}
+    </div>
   )
 }
 
@@ -142,7 +174,7 @@ export const Project = () => {
           {section === 'environments' ? <Environments projectId={projectId} /> : null}
           {section === 'variables' ? <Variables scope="PROJECT" parentId={projectId} /> : null}
           {section === 'rules' ? <ProjectRules projectId={projectId} organizationId={found.organization.id} /> : null}
-          {section === 'settings' ? <Settings projectId={projectId} value={found} /> : null}
+          {section === 'settings' ? <Settings project={found} /> : null}
         </>
       )}
     </Answer>

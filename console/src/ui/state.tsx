@@ -35,7 +35,7 @@ const words: Record<string, string> = {
 export const toneOf = (state: string): Tone => {
   if (busy.test(state)) return 'busy'
   if (bad.test(state)) return 'bad'
-  if (['DEPLOYED', 'RUNNING', 'RESTARTED', 'SUCCESS', 'DONE'].includes(state)) return 'good'
+  if (['DEPLOYED', 'RUNNING', 'RESTARTED', 'SUCCESS', 'DONE', 'COMPLETED'].includes(state)) return 'good'
   if (state === 'WARNING') return 'warn'
   return 'idle'
 }

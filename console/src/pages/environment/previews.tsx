@@ -140,7 +140,7 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
   const words = `#${request.number} ${request.title}`
   const isAddress = /^https?:\/\//.test(request.url)
   return (
-    <>
+    <div style={{ minWidth: 150 }}>
       {isAddress ? (
         <a href={request.url} target="_blank" rel="noreferrer" className="wrap">
           {words}
@@ -149,7 +149,7 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
         <span className="wrap">{words}</span>
       )}
       <p className="dim small wrap">{request.branch}</p>
-    </>
+    </div>
   )
 }
 

@@ -9,6 +9,7 @@ import { asSent, asShown, hourFields, hoursOf } from '../../ui/hours.ts'
 import { Answer } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
+import type { Schema } from '../../ui/schema.ts'
 import { tell } from '../../ui/toasts.tsx'
 
 type Rule = Schemas['EnvironmentDeploymentRule']
@@ -75,6 +76,10 @@ const DeploymentRule = ({ environmentId }: { environmentId: string }) => {
   )
 }
 
+/** What the mode of a new one would be says nothing about this one. */
+const { properties: { mode, ...others } = {} } = forms.environment!
+const schema: Schema = { properties: { ...others, mode: { ...mode, description: '' } } }
+
 export const Settings = ({ environment }: { environment: Schemas['Environment'] }) => {
   const may = useMay()
   const queries = useQueryClient()
@@ -82,7 +87,7 @@ export const Settings = ({ environment }: { environment: Schemas['Environment'] 
   return (
     <div className="stack wide form">
       <SchemaForm
-        schema={forms.environment!}
+        schema={schema}
         value={environment}
         first={['name', 'mode']}
         hidden={['cluster', 'cluster_id']}

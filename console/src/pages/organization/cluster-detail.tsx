@@ -49,7 +49,7 @@ const isReady = ({ conditions }: Node): boolean =>
 const NodeRow = ({ node, warnings }: { node: Node; warnings: readonly Warning[] }) => (
   <tr>
     <td className="wrap">
-      <span className="strong">{node.name}</span>
+      <span className="strong">{node.name === 'docker-engine' ? 'The Docker engine' : node.name}</span>
       <p className="dim small wrap">
         {[node.architecture, node.kubelet_version, node.os_image].filter(Boolean).join(', ')}
       </p>

@@ -17,19 +17,34 @@ interface WireLine {
 
 interface Run {
   id: string
-  /** Its first words and when they were said. */
+  /** What it was, and when. */
   title: string
   lines: Line[]
 }
 
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 
+/** By how its step begins. */
+const kinds: Record<string, string> = {
+  DryRun: 'Plan',
+  Create: 'Deployment',
+  Upgrade: 'Upgrade',
+  Pause: 'Stop',
+  Delete: 'Deletion',
+}
+
+const titleOf = ({ step, timestamp }: WireLine): string => {
+  const kind = Object.keys(kinds).find((each) => step.startsWith(each))
+  return `${kind === undefined ? step : kinds[kind]} of ${moment.format(Date.parse(timestamp))}`
+}
+
 /** The newest first. */
 const runsIn = (lines: readonly WireLine[]): Run[] => {
   const runs = new Map<string, Run>()
-  for (const [index, { type, timestamp, execution_id: id, message }] of lines.entries()) {
+  for (const [index, line] of lines.entries()) {
+    const { type, timestamp, execution_id: id, message } = line
     const text = message.safe_message
-    const run = runs.get(id) ?? { id, title: `${moment.format(Date.parse(timestamp))}: ${text}`, lines: [] }
+    const run = runs.get(id) ?? { id, title: titleOf(line), lines: [] }
     run.lines.push({ id: String(index), at: Date.parse(timestamp), text, isError: type === 'ERROR', from: '' })
     runs.set(id, run)
   }
