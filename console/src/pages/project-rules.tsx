@@ -127,10 +127,10 @@ const columnsOf = (clusters: readonly Option[]): readonly Column<Rule>[] => [
   {
     title: 'Rule',
     show: ({ name, description }) => (
-      <>
+      <div style={{ minWidth: 100 }}>
         <span className="strong">{name}</span>
         {description ? <p className="dim small wrap">{description}</p> : null}
-      </>
+      </div>
     ),
   },
   {
@@ -138,7 +138,7 @@ const columnsOf = (clusters: readonly Option[]): readonly Column<Rule>[] => [
     show: ({ wildcard }) =>
       wildcard === '' ? <span className="dim">none: it has no pattern</span> : <code className="wrap">{wildcard}</code>,
   },
-  { title: 'Mode', isTight: true, show: ({ mode }) => modeWords[mode] ?? mode },
+  { title: 'Mode', isTight: true, isOptional: true, show: ({ mode }) => modeWords[mode] ?? mode },
   {
     title: 'Cluster',
     isOptional: true,
@@ -160,7 +160,7 @@ export const ProjectRules = ({ projectId, organizationId }: { projectId: string;
     title: 'Actions',
     isTight: true,
     show: (rule) => (
-      <span className="row">
+      <span className="row wraps">
         {may('write') ? (
           <>
             <Moves rules={rules.data!} at={rules.data!.indexOf(rule)} move={(ids) => order.mutate(ids)} />

@@ -216,8 +216,8 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
   const problems = previews.data?.problems ?? []
   return (
     <section className="stack">
-      <div className="row wraps">
-        <h2 className="grow">Previews of pull requests</h2>
+      <div>
+        <h2>Previews of pull requests</h2>
         <Limit organizationId={organizationId} />
       </div>
       {problems.length === 0 ? null : (
