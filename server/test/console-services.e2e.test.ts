@@ -144,7 +144,10 @@ test('previews show what runs where, what waits and what gets none, with the rea
   await row('theirs').getByText('Refused').waitFor()
   await hasNoBarriers('previews')
   await row('basket').getByRole('link', { name: 'Open its services' }).click()
-  await page.getByRole('link', { name: address! }).first().waitFor()
+  await page
+    .getByRole('link', { name: new URL(address!).host })
+    .first()
+    .waitFor()
   await goTo(`/e/${emptyId}/previews`)
   await page.getByRole('link', { name: 'Settings of this environment' }).click()
   await page.waitForURL('**/settings')

@@ -153,7 +153,9 @@ const useCloudFields = (organizationId: string, isWanted: boolean): readonly Fie
 /** What the answer names as stored without effect: the module of the operator does not read it. */
 const unreadIn = (response: Response): string => {
   const fields = (response.headers.get('slipway-not-applied') ?? '').split(/[,;\s]+/).filter((each) => each !== '')
-  return fields.length === 0 ? '' : ` Without effect here: ${fields.join(', ').replaceAll('/', '')}.`
+  return fields.length === 0
+    ? ''
+    : ` Without effect here: ${fields.join(', ').replaceAll('/', ' ').replaceAll('_', ' ').trim()}.`
 }
 
 interface Made {
