@@ -69,10 +69,10 @@ npm run check
 Checks types, lint and format, the house rules, and that openapi.json is up to date.
 TEXT
     screenshots) cat <<'TEXT' ;;
-npm run screenshots [-- environment logs]
+npm run screenshots [-- environment logs dark phone]
 
-Makes pictures of every page of the console, or of those named, in both themes and three widths, in
-console/screenshots.
+Makes pictures of every page of the console, or of those named, in console/screenshots: in both themes
+and three widths, or in those named (light, dark; wide, middle, phone).
 TEXT
     bench) cat <<'TEXT' ;;
 npm run bench [-- --only 1a,2b] [--rounds 5] [--floors]

@@ -67,7 +67,7 @@ interface Shot {
 
 const openCode = async (page: Page): Promise<void> => {
   await page.getByText('The same with curl').click()
-  await page.getByText('Terraform', { exact: true }).last().click()
+  await page.locator('details').getByText('Terraform', { exact: true }).click()
 }
 
 export const shotsOfServices = (

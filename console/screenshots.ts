@@ -1,6 +1,7 @@
 /**
  * `npm run screenshots`: pictures of every page and state of the console, in both themes and three widths, in
- * console/screenshots, for a person to look at. Needs no engine: deployments are simulated.
+ * console/screenshots, for a person to look at. Words choose some: `npm run screenshots -- clusters roles dark phone`.
+ * Needs no engine: deployments are simulated.
  */
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,6 +10,8 @@ import type { BrowserContext, Page } from 'playwright-core'
 import { browserIsMissing, buildConsole, openBrowser } from '../server/test/support/browser.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from '../server/test/support/slipway/slipway.ts'
 import { until } from '../server/test/support/until.ts'
+import { writeClusterModules } from './screenshots-of-clusters.ts'
+import { furnishPreviews, type Previewed, previewSettings } from './screenshots-of-previews.ts'
 import { furnishOthers, type Others, shotsOfServices } from './screenshots-of-services.ts'
 
 const folder = fileURLToPath(new URL('screenshots/', import.meta.url))
@@ -24,6 +27,7 @@ interface Place {
   databaseId: string
   executionId: string
   others: Others
+  previewed: Previewed
 }
 
 const send = async (slipway: Slipway, method: string, path: string, body?: unknown): Promise<Json> => {
@@ -40,6 +44,28 @@ const settle = (slipway: Slipway, environmentId: string): Promise<unknown> =>
     },
     { what: 'the deployment to end', timeoutMs: 60_000 },
   )
+
+type Call = (method: string, path: string, body?: unknown) => Promise<Json>
+
+/** Rules by which environments are placed, and a cluster that nobody has made yet. */
+const furnishPlaces = async (call: Call, inOrganization: string, projectId: string): Promise<void> => {
+  const [cluster] = (await call('GET', `${inOrganization}/cluster`)).results
+  for (const [name, wildcard, mode] of [
+    ['Features', 'feature-*', 'DEVELOPMENT'],
+    ['Everything else', '*', 'STAGING'],
+  ])
+    await call('POST', `/project/${projectId}/deploymentRule`, {
+      ...{ name, wildcard, mode, cluster_id: cluster.id, auto_stop: wildcard !== '*', timezone: 'Europe/Paris' },
+      ...{ start_time: '1970-01-01T08:00:00Z', stop_time: '1970-01-01T19:00:00Z', weekdays: ['MONDAY', 'TUESDAY'] },
+    })
+  const keys = { name: 'keys', type: 'AWS_STATIC', access_key_id: 'AKIAEXAMPLE', secret_access_key: 'a secret' }
+  const { id: keysId } = await call('POST', `${inOrganization}/aws/credentials`, keys)
+  const { id: cloudId } = await call('POST', `${inOrganization}/cluster`, {
+    ...{ name: 'eu-production', region: 'eu-west-3', cloud_provider: 'AWS', kubernetes: 'MANAGED' },
+    cloud_provider_credentials: { credentials: { id: keysId }, region: 'eu-west-3' },
+  })
+  await call('POST', `${inOrganization}/cluster/${cloudId}/deploy?dry_run=true`)
+}
 
 /** An installation with something of everything. */
 const furnish = async (slipway: Slipway): Promise<Place> => {
@@ -132,6 +158,8 @@ const furnish = async (slipway: Slipway): Promise<Place> => {
     events: ['DEPLOYMENT_FAILURE'],
     target_secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
   }).catch(() => undefined)
+  await furnishPlaces(call, inOrganization, project.id)
+  const previewed = await furnishPreviews(call, { organizationId, projectId: project.id })
   const { results } = await call('GET', `/environment/${environment.id}/deploymentHistoryV2`)
   return {
     organizationId,
@@ -142,6 +170,7 @@ const furnish = async (slipway: Slipway): Promise<Place> => {
     databaseId: database.id,
     executionId: results[0].identifier.execution_id,
     others,
+    previewed,
   }
 }
 
@@ -168,6 +197,11 @@ export const shotsOf = ({
   'overview-palette': { path: `/o/${organizationId}`, act: (page) => page.keyboard.press('Control+k') },
   help: { path: `/o/${organizationId}`, act: (page) => page.keyboard.press('Shift+?') },
   project: { path: `/p/${projectId}/environments` },
+  'project-rules': { path: `/p/${projectId}/rules` },
+  'project-rule-new': {
+    path: `/p/${projectId}/rules`,
+    act: (page) => page.getByRole('button', { name: 'New deployment rule' }).click(),
+  },
   'project-settings': { path: `/p/${projectId}/settings` },
   environment: { path: `/e/${environmentId}/services` },
   'environment-plan': { path: `/e/${environmentId}/services`, act: deployDialog },
@@ -242,9 +276,19 @@ const organizationShots = ({ organizationId }: Place): Record<string, Shot> => {
     'token-new': at('tokens', press('New token')),
     'webhook-new': at('webhooks', press('New webhook')),
     deliveries: at('webhooks', press('Deliveries')),
-    'cluster-nodes': at('clusters', press('Nodes')),
+    'cluster-details': at('clusters', press(/^Details/)),
     'cluster-docker': at('clusters', press('Docker engine')),
     'cluster-kubernetes': at('clusters', press('Kubernetes cluster')),
+    'cluster-cloud': at('clusters', press('Cluster at a cloud provider')),
+    'cluster-cloud-details': at('clusters', press('Details of eu-production')),
+    'cluster-edit': at('clusters', async (page) => {
+      await press('Details of eu-production')(page)
+      await press('Edit')(page)
+    }),
+    'cluster-delete': at('clusters', async (page) => {
+      await press('Details of eu-production')(page)
+      await press('Delete')(page)
+    }),
     'audit-change': at('audit', press('Change')),
     usage: at('usage'),
     'organization-settings': at('general'),
@@ -254,7 +298,7 @@ const organizationShots = ({ organizationId }: Place): Record<string, Shot> => {
   }
 }
 
-const environmentShots = ({ environmentId }: Place): Record<string, Shot> => {
+const environmentShots = ({ environmentId, previewed }: Place): Record<string, Shot> => {
   const at = (section: string, act?: Shot['act']): Shot => ({
     path: `/e/${environmentId}/${section}`,
     ...(act === undefined ? {} : { act }),
@@ -275,7 +319,8 @@ const environmentShots = ({ environmentId }: Place): Record<string, Shot> => {
       await page.getByRole('button', { name: 'Compare' }).click()
     }),
     'environment-stages': at('stages'),
-    'environment-previews': at('previews'),
+    'environment-previews': { path: `/e/${previewed.environmentId}/previews` },
+    'environment-previews-none': at('previews'),
     'environment-variables-text': at('variables', async (page) => {
       await page.getByRole('button', { name: 'Edit as text' }).click()
       await page
@@ -300,21 +345,29 @@ const signIn = async (context: BrowserContext, url: string): Promise<Page> => {
   return page
 }
 
-const wanted = process.argv.slice(2)
+const words = process.argv.slice(2)
+const themes = ['light', 'dark'] as const
+const places: readonly string[] = [...themes, ...Object.keys(widths)]
+const wanted = words.filter((word) => !places.includes(word))
+const isAsked = (word: string, all: readonly string[]): boolean =>
+  !all.some((each) => words.includes(each)) || words.includes(word)
 
 const main = async (): Promise<void> => {
   if (browserIsMissing !== false) throw new Error(browserIsMissing)
   await buildConsole()
-  rmSync(folder, { recursive: true, force: true })
-  mkdirSync(folder)
-  const slipway = await prepareSlipway({ fake: true })
+  if (words.length === 0) rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  const slipway = await prepareSlipway({ fake: true, env: previewSettings })
+  writeClusterModules(slipway.dataDir)
   const browser = await openBrowser()
+  let place: Place | undefined
   try {
     await slipway.start()
-    const place = await furnish(slipway)
+    place = await furnish(slipway)
     const shots = { ...shotsOf(place), ...environmentShots(place), ...organizationShots(place) }
-    for (const theme of ['light', 'dark'] as const)
+    for (const theme of themes.filter((each) => isAsked(each, themes)))
       for (const [size, width] of Object.entries(widths)) {
+        if (!isAsked(size, Object.keys(widths))) continue
         const context = await browser.newContext({
           viewport: { width, height: 900 },
           colorScheme: theme,
@@ -342,6 +395,7 @@ const main = async (): Promise<void> => {
   } finally {
     await browser.close()
     await slipway.remove()
+    await place?.previewed.close()
   }
 }
 

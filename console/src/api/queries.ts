@@ -42,8 +42,12 @@ const kindOf = (type: unknown): Kind => {
 
 /** What of a service is a version: its commit, or its image. */
 const versionOf = (raw: Record<string, unknown>): string | null => {
-  const git = raw.git_repository as { deployed_commit_id?: string; branch?: string } | undefined
-  if (git !== undefined) return git.deployed_commit_id ? git.deployed_commit_id.slice(0, 7) : (git.branch ?? null)
+  // A job is an image or a repository like others, only further in.
+  const { image, docker } = (raw.source ?? {}) as Record<string, Record<string, unknown> | null | undefined>
+  const inner = image ?? docker
+  if (inner) return versionOf(inner)
+  const git = raw.git_repository as { deployed_commit_id?: string; branch?: string } | null | undefined
+  if (git) return git.deployed_commit_id ? git.deployed_commit_id.slice(0, 7) : (git.branch ?? null)
   if (typeof raw.image_name === 'string') return `${raw.image_name}:${String(raw.tag)}`
   if (typeof raw.version === 'string') return `${String(raw.type ?? '').toLowerCase()} ${raw.version}`.trim()
   return null
@@ -85,6 +89,22 @@ export const project = (projectId: string) =>
     queryKey: ['project', projectId],
     queryFn: () => answerOf(client.GET('/project/{projectId}', { params: { path: { projectId } } })),
     staleTime: 30_000,
+  })
+
+/** Those of a project, in the order they are tried. */
+export const deploymentRules = (projectId: string) =>
+  queryOptions({
+    queryKey: ['deployment rules', projectId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/project/{projectId}/deploymentRule', { params: { path: { projectId } } }))).results,
+  })
+
+export const clusters = (organizationId: string) =>
+  queryOptions({
+    queryKey: ['clusters', organizationId],
+    queryFn: async () =>
+      (await answerOf(client.GET('/organization/{organizationId}/cluster', { params: { path: { organizationId } } })))
+        .results,
   })
 
 export const environmentsOf = (projectId: string) =>

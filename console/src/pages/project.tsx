@@ -1,67 +1,74 @@
 /** A project: its environments, the variables that all of them have, and its settings. */
 
 import { forms } from 'virtual:forms'
-import { Button, Modal, Select, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { Button } from '@mantine/core'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client, Problem } from '../api/client.ts'
+import { answerOf, client, Problem, type Schemas } from '../api/client.ts'
 import * as read from '../api/queries.ts'
-import type { Mode } from '../api/session.ts'
+import { Remove } from '../ui/dialog.tsx'
 import { SchemaForm } from '../ui/form.tsx'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
-import { useMay } from '../ui/place.ts'
+import { useMay, usePlace } from '../ui/place.ts'
+import { RecordForm } from '../ui/record-form.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { Variables } from '../ui/variables.tsx'
 import { EnvironmentTile, modeWords } from './overview.tsx'
+import { ProjectRules } from './project-rules.tsx'
 
-const sections = { environments: 'Environments', variables: 'Variables', settings: 'Settings' }
+const sections = {
+  environments: 'Environments',
+  variables: 'Variables',
+  rules: 'Deployment rules',
+  settings: 'Settings',
+}
+
+const byRule = 'as the deployment rules say'
 
 const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): void }) => {
-  const [name, setName] = useState('')
-  const [mode, setMode] = useState<Mode>('DEVELOPMENT')
+  const { organizationId = '' } = usePlace()
   const queries = useQueryClient()
   const navigate = useNavigate()
-  const making = useMutation({
-    mutationFn: () =>
-      answerOf(
-        client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: { name, mode } }),
-      ),
-    async onSuccess({ id }) {
-      await queries.invalidateQueries({ queryKey: ['environments', projectId] })
-      onClose()
-      await navigate({ to: '/e/$environmentId/$section', params: { environmentId: id, section: 'services' } })
-    },
-  })
+  const rules = useQuery(read.deploymentRules(projectId))
+  const clusters = useQuery({ ...read.clusters(organizationId), enabled: organizationId !== '' })
+  if (rules.isPending || clusters.isPending) return null
+  const hasRules = (rules.data ?? []).length > 0
+  const all = clusters.data ?? []
+  const options = [
+    ...(hasRules ? [{ value: '', label: byRule }] : []),
+    ...Object.entries(modeWords).map(([value, label]) => ({ value, label })),
+  ]
+  const usual = all.find(({ is_default: isDefault }) => isDefault) ?? all[0]
   return (
-    <Modal opened onClose={onClose} title="New environment" closeButtonProps={{ 'aria-label': 'Close' }}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault()
-          making.mutate()
-        }}
-      >
-        <TextInput
-          label="Name"
-          data-autofocus
-          required
-          value={name}
-          onChange={(event) => setName(event.currentTarget.value)}
-          error={making.error?.message}
-        />
-        <Select
-          label="Mode"
-          value={mode}
-          onChange={(value) => setMode(value as Mode)}
-          data={Object.entries(modeWords).map(([value, label]) => ({ value, label }))}
-        />
-        <Button type="submit" loading={making.isPending} disabled={name.trim() === ''}>
-          Create
-        </Button>
-      </form>
-    </Modal>
+    <RecordForm
+      title="New environment"
+      button="Create"
+      changed={['environments', 'organization environments']}
+      onClose={onClose}
+      fields={[
+        { at: '/name', label: 'Name', isRequired: true },
+        { at: '/mode', label: 'Mode', kind: 'choice', options, initial: hasRules ? '' : 'DEVELOPMENT' },
+        {
+          at: '/cluster_id',
+          label: 'Cluster',
+          kind: 'choice',
+          options: [
+            ...(hasRules ? [{ value: '', label: byRule }] : []),
+            ...all.map(({ id, name }) => ({ value: id, label: name })),
+          ],
+          initial: hasRules ? '' : usual?.id,
+        },
+      ]}
+      save={async (body) => {
+        const { id } = await answerOf(
+          client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: body as never }),
+        )
+        await queries.invalidateQueries({ queryKey: ['environments', projectId] })
+        await navigate({ to: '/e/$environmentId/$section', params: { environmentId: id, section: 'services' } })
+      }}
+    />
   )
 }
 
@@ -99,13 +106,38 @@ const Environments = ({ projectId }: { projectId: string }) => {
   )
 }
 
-const Settings = ({ projectId, value }: { projectId: string; value: Record<string, unknown> }) => {
+type Found = Schemas['Project']
+
+const DeleteProject = ({ project }: { project: Found }) => {
+  const navigate = useNavigate()
+  return (
+    <section className="card form">
+      <header>
+        <h2 className="grow">Delete the project</h2>
+        <Remove
+          name={project.name}
+          what="Delete"
+          asksName
+          changed={['projects', 'organization environments']}
+          consequence="Its environments, their settings, variables and history are deleted. It must not have services that are deployed."
+          act={async () => {
+            await answerOf(client.DELETE('/project/{projectId}', { params: { path: { projectId: project.id } } }))
+            await navigate({ to: '/o/$organizationId', params: { organizationId: project.organization.id } })
+          }}
+        />
+      </header>
+    </section>
+  )
+}
+
+const Settings = ({ project }: { project: Found }) => {
+  const { id: projectId } = project
   const may = useMay()
   const queries = useQueryClient()
-  return (
+  const form = (
     <SchemaForm
       schema={forms.project!}
-      value={value}
+      value={project}
       first={['name', 'description']}
       isReadOnly={!may('write')}
       saved="Saved."
@@ -116,6 +148,12 @@ const Settings = ({ projectId, value }: { projectId: string; value: Record<strin
         await Promise.all(['project', 'projects'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
       }}
     />
+  )
+  return (
+    <div className="stack wide">
+      {form}
+      {may('delete') ? <DeleteProject project={project} /> : null}
+    </div>
   )
 }
 
@@ -135,7 +173,8 @@ export const Project = () => {
           <Tabs base={`/p/${projectId}`} at={section} sections={sections} label="Of this project" />
           {section === 'environments' ? <Environments projectId={projectId} /> : null}
           {section === 'variables' ? <Variables scope="PROJECT" parentId={projectId} /> : null}
-          {section === 'settings' ? <Settings projectId={projectId} value={found} /> : null}
+          {section === 'rules' ? <ProjectRules projectId={projectId} organizationId={found.organization.id} /> : null}
+          {section === 'settings' ? <Settings project={found} /> : null}
         </>
       )}
     </Answer>

@@ -1,9 +1,11 @@
 /** One field of a form, as its schema says; what is inside an object or a list has fields of its own. */
 import { ActionIcon, Button, NumberInput, Select, Switch, Textarea, TextInput } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import type { FieldProblem } from '../api/client.ts'
+import { answerOf, client, type FieldProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
-import { controlOf, coreOf, effectOf, isNullable, isRefused, type Schema, titleOf } from './schema.ts'
+import { usePlace } from './place.ts'
+import { controlOf, coreOf, effectOf, isNullable, isRefused, type Schema, titleOf, wordOfValue } from './schema.ts'
 
 type Value = Record<string, unknown>
 
@@ -30,10 +32,21 @@ export const EffectChip = ({ schema }: { schema: Schema }) => {
   return <span className={`chip ${effect === 'acts' ? 'good' : 'warn'}`}>{effectWords[effect]}</span>
 }
 
+/** A sentence of the API, whose names of fields stand between backticks. */
+export const Sentence = ({ text }: { text: string }) =>
+  text
+    .split('`')
+    // biome-ignore lint/suspicious/noArrayIndexKey: parts of a text have no name but their place
+    .map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))
+
 /** The sentence of the effect is what the chip says already. */
-const hintOf = ({ description }: Schema): string | undefined =>
-  description?.replace(/^(Stored and returned|Accepted, but not stored); has no effect on this server\. ?/, '') ||
-  undefined
+const hintOf = ({ description }: Schema): ReactNode => {
+  const text = description?.replace(
+    /^(Stored and returned|Accepted, but not stored); has no effect on this server\. ?/,
+    '',
+  )
+  return text ? <Sentence text={text} /> : undefined
+}
 
 const labelOf = (name: string, schema: Schema): ReactNode =>
   effectOf(schema) === 'acts' ? (
@@ -219,7 +232,7 @@ const simple: Record<string, (props: FieldProps) => ReactNode> = {
     <Select
       {...commonOf(props)}
       clearable={isNullable(props.schema)}
-      data={(coreOf(props.schema).enum ?? []).map((each) => ({ value: each, label: each }))}
+      data={(coreOf(props.schema).enum ?? []).map((each) => ({ value: each, label: wordOfValue(each) }))}
       value={typeof props.value === 'string' ? props.value : null}
       onChange={props.onChange}
       comboboxProps={{ withinPortal: true }}
@@ -249,9 +262,39 @@ const commonOf = ({ name, pointer, schema, problems, isReadOnly, isRequired = fa
   required: isRequired,
 })
 
+/** What a field refers to by its id, and where that is listed. */
+const references: Record<string, string> = { registry_id: 'containerRegistry', git_token_id: 'gitToken' }
+
+const Reference = (props: FieldProps) => {
+  const path = references[props.name]!
+  const { organizationId } = usePlace()
+  const { data = [] } = useQuery({
+    queryKey: [path, organizationId],
+    queryFn: async () => {
+      const address = `/organization/{organizationId}/${path}` as '/organization/{organizationId}/containerRegistry'
+      const asked = client.GET(address, { params: { path: { organizationId: organizationId! } } })
+      return (await answerOf(asked)).results
+    },
+    enabled: organizationId !== undefined,
+  })
+  const value = typeof props.value === 'string' && props.value !== '' ? props.value : null
+  const known = data.map(({ id, name }) => ({ value: id, label: name }))
+  const isKnown = value === null || known.some((each) => each.value === value)
+  return (
+    <Select
+      {...commonOf(props)}
+      clearable={!(props.isRequired ?? false)}
+      data={isKnown ? known : [...known, { value, label: value }]}
+      value={value}
+      onChange={props.onChange}
+    />
+  )
+}
+
 export function Field(props: FieldProps) {
   const { name, pointer, schema, value, problems, isReadOnly, onChange } = props
   const control = controlOf(schema)
+  if (control === 'text' && Object.hasOwn(references, name)) return <Reference {...props} />
   if (control === 'rows') return <Rows {...props} />
   if (control === 'group') return <Group {...props} />
   if (control === 'json') return <JsonField {...props} />

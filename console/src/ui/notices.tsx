@@ -33,6 +33,11 @@ export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }
       <h2>{titles[status] ?? 'This did not work'}</h2>
       <p>{status === 404 ? 'It may have been deleted, or you may not see it.' : message}</p>
       {requestId === null ? null : <Reference id={requestId} />}
+      {status === 404 ? (
+        <div className="actions">
+          <a href="/">Go to the overview</a>
+        </div>
+      ) : null}
       {retry === undefined || status === 403 || status === 404 ? null : (
         <div className="actions">
           <Button variant="default" onClick={retry}>

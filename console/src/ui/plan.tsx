@@ -76,7 +76,7 @@ const Keys = ({ what, keys }: { what: string; keys: readonly string[] }) => {
   )
 }
 
-const Changes = ({ changes, not_applied }: Planned) => {
+const Changes = ({ changes, not_applied, effect }: Planned) => {
   const { image, commit, configuration, variables } = changes
   return (
     <div className="diff">
@@ -88,7 +88,7 @@ const Changes = ({ changes, not_applied }: Planned) => {
       <Keys what="added" keys={variables.added} />
       <Keys what="changed" keys={variables.changed} />
       <Keys what="removed" keys={variables.removed} />
-      {not_applied.length === 0 ? null : (
+      {not_applied.length === 0 || effect === 'DELETE' || effect === 'STOP' ? null : (
         <>
           <span className="dim">without effect here</span>
           <span className="wrap mono dim">{not_applied.join(', ')}</span>
@@ -107,7 +107,7 @@ const PlannedService = ({ service }: { service: Planned }) => {
         <span className={`chip ${tone}`}>{word}</span>
         {service.downtime ? <span className="chip warn">Interrupts it</span> : null}
         <span className="push dim small nowrap">
-          {service.expected_duration_sec === null ? null : `about ${durationOf(service.expected_duration_sec)}`}
+          {(service.expected_duration_sec ?? 0) < 1 ? null : `about ${durationOf(service.expected_duration_sec)}`}
         </span>
       </div>
       <p className="dim small wrap">{service.reason}</p>
@@ -121,7 +121,7 @@ const PlanView = ({ plan }: { plan: Plan }) => (
   <section className="stack tight plan" tabIndex={0} aria-label="Plan">
     <p className="dim">
       {plan.downtime ? 'It interrupts services. ' : 'No service is interrupted. '}
-      {plan.expected_duration_sec === null ? '' : `It takes about ${durationOf(plan.expected_duration_sec)}.`}
+      {(plan.expected_duration_sec ?? 0) < 1 ? '' : `It takes about ${durationOf(plan.expected_duration_sec)}.`}
     </p>
     {plan.stages
       .filter(({ services }) => services.length > 0)

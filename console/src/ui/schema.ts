@@ -70,7 +70,8 @@ const names: Record<string, string> = {
   icon_uri: 'Icon',
   size: 'Size (GB)',
   docker: 'Built from a git repository',
-  registry_id: 'Id of the registry',
+  registry_id: 'Registry',
+  git_token_id: 'Git token',
   cronjob: 'Schedule (cron job)',
   scheduled_at: 'When (cron expression)',
   on_start: 'On deployment',
@@ -88,6 +89,18 @@ const names: Record<string, string> = {
   values_override: 'Values',
   url: 'URL',
 }
+
+const valueWords: Record<string, string> = {
+  DEVELOPMENT: 'Development',
+  PREVIEW: 'Preview',
+  STAGING: 'Staging',
+  PRODUCTION: 'Production',
+  PRIVATE: 'Private',
+  PUBLIC: 'Public',
+}
+
+/** One of a closed list, in a word. */
+export const wordOfValue = (value: string): string => valueWords[value] ?? value
 
 export const titleOf = (name: string): string => {
   const words = name.replaceAll('_', ' ')

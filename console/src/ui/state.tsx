@@ -2,8 +2,8 @@
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle'
 
 const busy =
-  /(BUILDING|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
-const bad = /(ERROR|FAILED|UNAVAILABLE)/
+  /(BUILDING|DRY_RUN|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/
+const bad = /(ERROR|FAILED|UNAVAILABLE|INVALID)/
 
 const words: Record<string, string> = {
   DEPLOYED: 'Deployed',
@@ -28,12 +28,14 @@ const words: Record<string, string> = {
   DONE: 'Done',
   SKIPPED: 'Skipped',
   UNKNOWN: 'Unknown',
+  DRY_RUN: 'Planning',
+  INVALID_CREDENTIALS: 'Login refused',
 }
 
 export const toneOf = (state: string): Tone => {
   if (busy.test(state)) return 'busy'
   if (bad.test(state)) return 'bad'
-  if (['DEPLOYED', 'RUNNING', 'RESTARTED', 'SUCCESS', 'DONE'].includes(state)) return 'good'
+  if (['DEPLOYED', 'RUNNING', 'RESTARTED', 'SUCCESS', 'DONE', 'COMPLETED'].includes(state)) return 'good'
   if (state === 'WARNING') return 'warn'
   return 'idle'
 }

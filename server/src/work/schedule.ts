@@ -72,6 +72,13 @@ export const setSchedules = async (
   await tx.query(`select pg_notify('slipway_schedule', '')`)
 }
 
+/** Runs are part of what is shown of their environment: whoever follows it hears of them as of a change of its status. */
+const tellRuns = async (tx: Queryable, serviceId: string): Promise<void> => {
+  await tx.query(`select pg_notify('slipway_status', environment_id::text) from service_state where service_id = $1`, [
+    serviceId,
+  ])
+}
+
 /**
  * Ends the open runs of a service, or of one of its tasks, in the database; returns their ids, so that their executions
  * can be ended too.
@@ -83,6 +90,7 @@ export const cancelRuns = async (tx: Queryable, serviceId: string, name?: string
      returning id`,
     [serviceId, name],
   )
+  if (rows.length > 0) await tellRuns(tx, serviceId)
   return rows.map(({ id }) => id)
 }
 
@@ -118,6 +126,7 @@ export const askForRun = async (
 ): Promise<boolean> => {
   const rows = await tx.query(ask, [run.id, run.serviceId, run.name, run.askedBy])
   await tx.query(`select pg_notify('slipway_schedule', '')`)
+  if (rows.length > 0) await tellRuns(tx, run.serviceId)
   return rows.length > 0
 }
 
@@ -145,7 +154,9 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
     const replaced = due.overlap === 'Replace' ? await cancelRuns(tx, serviceId, name) : []
     const alone = due.overlap !== 'Allow'
     const [run] = await tx.query<RunClaim>(begin, [newId(), serviceId, due.nextAt, worker, leaseMs, alone, name])
-    return run === undefined ? 'left out' : { run, replaced }
+    if (run === undefined) return 'left out'
+    await tellRuns(tx, serviceId)
+    return { run, replaced }
   })
 
 /** Claims one run: first one whose worker has died, then what is due; null if there is nothing. */
@@ -212,6 +223,7 @@ export const finishRun = async (
        union all (${finished} in ('FAILED', 'CANCELED') order by started_at desc limit $4))`,
     [run.serviceId, run.name, kept.succeeded ?? usuallyKept, kept.failed ?? usuallyKept],
   )
+  if (rows.length > 0) await tellRuns(tx, run.serviceId)
   return rows.length > 0
 }
 

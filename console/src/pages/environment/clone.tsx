@@ -11,12 +11,7 @@ export const Clone = ({ environment, onClose }: { environment: Schemas['Environm
   const navigate = useNavigate()
   const organizationId = environment.organization.id
   const projects = useQuery(read.projects(organizationId))
-  const clusters = useQuery({
-    queryKey: ['clusters', organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/cluster', { params: { path: { organizationId } } })))
-        .results,
-  })
+  const clusters = useQuery(read.clusters(organizationId))
   const optionOf = ({ id, name }: { id: string; name: string }) => ({ value: id, label: name })
   if (projects.data === undefined || clusters.data === undefined) return null
   return (

@@ -110,7 +110,7 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
           const found = all.filter(hasRepository)
           if (found.length === 0) return <Empty title="No service is built from a repository" />
           return (
-            <Scroll label="Previews" isCard>
+            <Scroll label="Pushes" isCard>
               <table className="list">
                 <thead>
                   <tr>
@@ -140,7 +140,7 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
   const words = `#${request.number} ${request.title}`
   const isAddress = /^https?:\/\//.test(request.url)
   return (
-    <>
+    <div style={{ minWidth: 150 }}>
       {isAddress ? (
         <a href={request.url} target="_blank" rel="noreferrer" className="wrap">
           {words}
@@ -149,7 +149,7 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
         <span className="wrap">{words}</span>
       )}
       <p className="dim small wrap">{request.branch}</p>
-    </>
+    </div>
   )
 }
 
@@ -172,13 +172,52 @@ const Limit = ({ organizationId }: { organizationId: string }) => {
   return limit == null ? null : <span className="dim small">At most {limit} in a project at once; others wait.</span>
 }
 
+/** Where its services answer: one address of each. */
+const Addresses = ({ environmentId }: { environmentId: string }) => {
+  const { data = [] } = useQuery(read.links(environmentId))
+  const first = [...new Map(data.toReversed().map(({ service_id: id, url }) => [id, url])).values()]
+  return first.map((url) => (
+    <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap small" style={{ display: 'block' }}>
+      {url}
+    </a>
+  ))
+}
+
+const PreviewEnvironment = ({ id }: { id: string | null }) =>
+  id === null ? (
+    <span className="dim">none</span>
+  ) : (
+    <>
+      <Link to="/e/$environmentId/$section" params={{ environmentId: id, section: 'services' }}>
+        Open its services
+      </Link>
+      <Addresses environmentId={id} />
+    </>
+  )
+
+const NoPreviews = ({ environmentId }: { environmentId: string }) => (
+  <Empty
+    title="No previews"
+    actions={
+      <Link to="/e/$environmentId/$section" params={{ environmentId, section: 'settings' }}>
+        Settings of this environment
+      </Link>
+    }
+  >
+    <p>
+      Each open pull request to the branch of a service that has previews switched on gets a clone of this environment,
+      if its deployment rule has them too.
+    </p>
+  </Empty>
+)
+
 const PullRequests = ({ environmentId, organizationId }: { environmentId: string; organizationId: string }) => {
   const previews = usePreviews(environmentId)
   const problems = previews.data?.problems ?? []
   return (
     <section className="stack">
-      <div className="row wraps">
-        <h2 className="grow">Previews of pull requests</h2>
+      <div>
+        <h2>Previews of pull requests</h2>
         <Limit organizationId={organizationId} />
       </div>
       {problems.length === 0 ? null : (
@@ -193,14 +232,8 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
       )}
       <Rows<Preview>
         of={{ data: previews.data?.results, error: previews.error, refetch: previews.refetch } as never}
-        empty={
-          <Empty title="No previews">
-            <p>
-              With previews switched on in the settings, each open pull request to a branch of a service here gets a
-              clone of this environment.
-            </p>
-          </Empty>
-        }
+        label="Previews"
+        empty={<NoPreviews environmentId={environmentId} />}
         columns={[
           { title: 'Pull request', show: (row) => <PullRequest preview={row} /> },
           {
@@ -212,25 +245,19 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
               </>
             ),
           },
-          {
-            title: 'Environment',
-            isTight: true,
-            show: ({ environment_id: id }) =>
-              id === null ? (
-                <span className="dim">–</span>
-              ) : (
-                <Link to="/e/$environmentId/$section" params={{ environmentId: id, section: 'services' }}>
-                  Open
-                </Link>
-              ),
-          },
+          { title: 'Environment', show: ({ environment_id: id }) => <PreviewEnvironment id={id} /> },
           {
             title: 'Commit',
             isTight: true,
             isOptional: true,
             show: ({ git_commit_id: id }) => <code>{id?.slice(0, 7) ?? '–'}</code>,
           },
-          { title: 'Ends', isTight: true, isOptional: true, show: ({ expires_at: at }) => <Time at={at} /> },
+          {
+            title: 'Ends',
+            isTight: true,
+            isOptional: true,
+            show: ({ expires_at: at }) => (at === null ? <span className="dim">–</span> : <Time at={at} />),
+          },
         ]}
       />
     </section>

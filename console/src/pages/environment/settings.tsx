@@ -5,22 +5,14 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { SchemaForm } from '../../ui/form.tsx'
+import { asSent, asShown, hourFields, hoursOf } from '../../ui/hours.ts'
 import { Answer } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
+import type { Schema } from '../../ui/schema.ts'
 import { tell } from '../../ui/toasts.tsx'
 
 type Rule = Schemas['EnvironmentDeploymentRule']
-
-const days = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY'].map((value) => ({
-  value,
-  label: value.charAt(0) + value.slice(1).toLowerCase(),
-}))
-
-const isTimed = (values: Readonly<Record<string, unknown>>): boolean => values['/auto_stop'] === true
-
-/** A moment of the rule as the time of a day. */
-const timeOf = (moment: string): string => /T(\d\d:\d\d)/.exec(moment)?.[1] ?? moment
 
 const fields: readonly FieldSpec[] = [
   {
@@ -28,27 +20,15 @@ const fields: readonly FieldSpec[] = [
     label: 'Each pull request gets a preview: a clone of this environment, with its variables and secrets',
     kind: 'switch',
   },
-  { at: '/auto_stop', label: 'It runs only in the hours below, and is stopped outside of them', kind: 'switch' },
-  { at: '/start_time', label: 'Starts at', placeholder: '08:00', when: isTimed },
-  { at: '/stop_time', label: 'Stops at', placeholder: '19:00', when: isTimed },
-  { at: '/weekdays', label: 'On', kind: 'many', options: days, when: isTimed },
-  { at: '/timezone', label: 'Time zone', placeholder: 'Europe/Paris', when: isTimed },
+  ...hourFields,
 ]
-
-/** A time of a day as the rule has it. */
-const momentOf = (time: unknown): unknown =>
-  typeof time === 'string' && /^\d\d:\d\d$/.test(time) ? `1970-01-01T${time}:00.000Z` : time
 
 const RuleFacts = ({ rule }: { rule: Rule }) => (
   <dl className="facts">
     <dt>Previews of pull requests</dt>
     <dd>{rule.auto_preview === true ? 'yes' : 'no'}</dd>
     <dt>Runs</dt>
-    <dd className="wrap">
-      {rule.auto_stop === true
-        ? `${rule.weekdays.map((day) => day.charAt(0) + day.slice(1).toLowerCase()).join(', ')}, ${timeOf(rule.start_time)} to ${timeOf(rule.stop_time)} (${rule.timezone})`
-        : 'always'}
-    </dd>
+    <dd className="wrap">{hoursOf(rule)}</dd>
   </dl>
 )
 
@@ -78,18 +58,14 @@ const DeploymentRule = ({ environmentId }: { environmentId: string }) => {
           title="Deployment rule"
           button="Save"
           fields={fields}
-          record={{ ...rule.data, start_time: timeOf(rule.data.start_time), stop_time: timeOf(rule.data.stop_time) }}
+          record={asShown(rule.data)}
           changed={['deployment rule', 'previews']}
           onClose={() => setEditing(false)}
-          save={async ({ start_time: start, stop_time: stop, ...body }) => {
-            const times = {
-              ...(start === undefined ? {} : { start_time: momentOf(start) }),
-              ...(stop === undefined ? {} : { stop_time: momentOf(stop) }),
-            }
+          save={async (body) => {
             await answerOf(
               client.PUT('/environment/{environmentId}/deploymentRule/{deploymentRuleId}', {
                 params: { path: { environmentId, deploymentRuleId: rule.data.id } },
-                body: { ...body, ...times } as never,
+                body: asSent(body) as never,
               }),
             )
             tell('The rule was saved.')
@@ -100,6 +76,10 @@ const DeploymentRule = ({ environmentId }: { environmentId: string }) => {
   )
 }
 
+/** What the mode of a new one would be says nothing about this one. */
+const { properties: { mode, ...others } = {} } = forms.environment!
+const schema: Schema = { properties: { ...others, mode: { ...mode, description: '' } } }
+
 export const Settings = ({ environment }: { environment: Schemas['Environment'] }) => {
   const may = useMay()
   const queries = useQueryClient()
@@ -107,7 +87,7 @@ export const Settings = ({ environment }: { environment: Schemas['Environment'] 
   return (
     <div className="stack wide form">
       <SchemaForm
-        schema={forms.environment!}
+        schema={schema}
         value={environment}
         first={['name', 'mode']}
         hidden={['cluster', 'cluster_id']}

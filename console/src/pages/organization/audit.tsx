@@ -12,7 +12,19 @@ import type { Props } from './list.ts'
 type Event = Schemas['OrganizationEvent']
 type Change = Record<string, unknown>
 
-const lower = (word: string): string => word.toLowerCase().replaceAll('_', ' ')
+const lower = (word: string): string =>
+  word
+    .toLowerCase()
+    .replace(/^trigger_/, 'ask for: ')
+    .replaceAll('_', ' ')
+
+const originWords: Record<string, string> = {
+  API: 'by the API',
+  CLI: 'on the command line',
+  CONSOLE: 'in the console',
+  QOVERY_INTERNAL: 'by this server',
+  TERRAFORM_PROVIDER: 'with Terraform',
+}
 
 const parse = (text: string): Change => {
   try {
@@ -102,7 +114,7 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
         <td
           className="optional dim wrap"
           style={{ minWidth: 150 }}
-        >{`${event.triggered_by}, ${lower(event.origin)}`}</td>
+        >{`${event.triggered_by}, ${originWords[event.origin] ?? lower(event.origin)}`}</td>
         <td className="tight">
           {event.change === '' ? null : (
             <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>

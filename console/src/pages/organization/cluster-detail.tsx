@@ -1,10 +1,14 @@
-/** The machines of a cluster, live: what each has and uses, and what is wrong with it. */
-import { useState } from 'react'
+/** One cluster: what it is, what can be done to it, its machines, live, and what its runs at a provider said. */
+import { Fragment, type ReactNode, useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'
 import { Scroll } from '../../ui/scroll.tsx'
-import { StateMark } from '../../ui/state.tsx'
-import { type Cluster, coresOf, gigabytesOf } from './clusters.tsx'
+import { isBusy, StateMark } from '../../ui/state.tsx'
+import { Time } from '../../ui/time.tsx'
+import { ClusterActions, type ClusterProps } from './cluster-actions.tsx'
+import { cloudOf, providerWord } from './cluster-forms.tsx'
+import { ClusterLog } from './cluster-log.tsx'
+import { coresOf, gigabytesOf, kindOf } from './clusters.tsx'
 
 interface Warning {
   type: string
@@ -45,7 +49,7 @@ const isReady = ({ conditions }: Node): boolean =>
 const NodeRow = ({ node, warnings }: { node: Node; warnings: readonly Warning[] }) => (
   <tr>
     <td className="wrap">
-      <span className="strong">{node.name}</span>
+      <span className="strong">{node.name === 'docker-engine' ? 'The Docker engine' : node.name}</span>
       <p className="dim small wrap">
         {[node.architecture, node.kubelet_version, node.os_image].filter(Boolean).join(', ')}
       </p>
@@ -82,15 +86,14 @@ const Missing = ({ warnings }: { warnings: Record<string, Warning[]> }) => {
   )
 }
 
-export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
+const Machines = ({ clusterId }: { clusterId: string }) => {
   const [status, setStatus] = useState<StatusFrame | null>(null)
   const [metrics, setMetrics] = useState<MetricsFrame | null>(null)
-  useStream<StatusFrame>(`/cluster/status?cluster=${cluster.id}`, { onMessage: setStatus })
-  useStream<MetricsFrame>(`/cluster/metrics?cluster=${cluster.id}`, { onMessage: setMetrics })
+  useStream<StatusFrame>(`/cluster/status?cluster=${clusterId}`, { onMessage: setStatus })
+  useStream<MetricsFrame>(`/cluster/metrics?cluster=${clusterId}`, { onMessage: setMetrics })
   const warnings = status?.computed_status.node_warnings ?? {}
   return (
-    <section className="stack" aria-label={`Nodes of ${cluster.name}`}>
-      <h2 className="wrap">Nodes of {cluster.name}</h2>
+    <>
       <Missing warnings={warnings} />
       {metrics === null ? (
         <Waiting />
@@ -99,7 +102,7 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
           <table className="list">
             <thead>
               <tr>
-                <th>Node</th>
+                <th>Machine</th>
                 <th className="tight">State</th>
                 <th className="tight optional">CPU</th>
                 <th className="tight optional">used by us</th>
@@ -116,6 +119,75 @@ export const ClusterDetail = ({ cluster }: { cluster: Cluster }) => {
           </table>
         </Scroll>
       )}
+    </>
+  )
+}
+
+const Facts = ({ cluster, status, isKubernetes }: ClusterProps) => {
+  const cloud = cloudOf(cluster)
+  const facts: [string, ReactNode][] = [
+    ['Kind', kindOf(cluster, isKubernetes)],
+    ['Region', cluster.region],
+    ...(cluster.version === undefined ? [] : [['Version', cluster.version] as [string, ReactNode]]),
+  ]
+  const login = cluster.cloud_provider_credentials?.credentials?.name
+  if (login !== undefined) facts.push(['Credentials', login])
+  if (cloud !== null) {
+    facts.push(
+      ['Machines', `${cluster.min_running_nodes ?? 1} to ${cluster.max_running_nodes ?? 1}`],
+      ['Last deployed', <Time key="at" at={status?.last_deployment_date} />],
+    )
+    if (cluster.deployment_status === 'OUT_OF_DATE')
+      facts.push(['Settings', 'changed since: the next deployment applies them'])
+  }
+  return (
+    <dl className="facts">
+      {facts.map(([word, value]) => (
+        <Fragment key={word}>
+          <dt>{word}</dt>
+          <dd className="wrap">{value}</dd>
+        </Fragment>
+      ))}
+    </dl>
+  )
+}
+
+const Away = ({ cluster }: Pick<ClusterProps, 'cluster'>) => (
+  <p className="dim">
+    {cloudOf(cluster) === null
+      ? 'This server does not reach it: its credentials name no engine and no cluster. Environments on it are only recorded.'
+      : `It has no machines yet: a deployment makes it at ${providerWord(cluster.cloud_provider)}.`}
+  </p>
+)
+
+export const ClusterDetail = (props: ClusterProps & { onGone(): void }) => {
+  const { cluster, status, organizationId } = props
+  const lock = status?.cluster_lock ?? null
+  const isGoingOn = isBusy(status?.status ?? '')
+  return (
+    <section className="card" aria-label={`About ${cluster.name}`.slice(0, 200)}>
+      <header>
+        <h2 className="wrap grow">{cluster.name}</h2>
+        <ClusterActions {...props} />
+      </header>
+      <div className="body stack">
+        {lock === null ? null : (
+          <div className="note warn wrap">
+            <strong>Locked by {lock.owner_name}.</strong> {lock.reason}
+          </div>
+        )}
+        <Facts {...props} />
+        {status === undefined ? (
+          <Waiting />
+        ) : status.is_deployed ? (
+          <Machines clusterId={cluster.id} />
+        ) : (
+          <Away cluster={cluster} />
+        )}
+        {cloudOf(cluster) === null ? null : (
+          <ClusterLog organizationId={organizationId} clusterId={cluster.id} isGoingOn={isGoingOn} />
+        )}
+      </div>
     </section>
   )
 }

@@ -1,72 +1,26 @@
 /** Where the services of an organization run: Docker engines and Kubernetes clusters, with what is missing of each. */
 import { Button } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
-import { NewButton, Remove } from '../../ui/dialog.tsx'
+import * as read from '../../api/queries.ts'
+import { NewButton } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
-import { tell } from '../../ui/toasts.tsx'
 import { ClusterDetail } from './cluster-detail.tsx'
-import { engineFields, kubeconfigField, makeCredentials, removeCredentials } from './credentials.tsx'
+import { type Cluster, cloudOf, providerWord, RegisterCluster, type Registering } from './cluster-forms.tsx'
+import { useCredentials } from './credentials.tsx'
 import { type Props, pathOf, useOrganizationList } from './list.ts'
 
-export type Cluster = Schemas['Cluster']
 export type ClusterStatus = Schemas['ClusterStatus']
 
-const first: readonly FieldSpec[] = [
-  { at: '/name', label: 'Name', isRequired: true },
-  {
-    at: '/region',
-    label: 'Region',
-    hint: 'Any text: it tells people where it is.',
-    isRequired: true,
-    initial: 'local',
-  },
-]
-
-type Engine = 'docker' | 'kubernetes'
-
-const registrations: Record<Engine, { title: string; fields: readonly FieldSpec[] }> = {
-  docker: {
-    title: 'Register a Docker engine',
-    fields: [...first, ...engineFields.map((field, at) => (at === 0 ? { ...field, isRequired: true } : field))],
-  },
-  kubernetes: {
-    title: 'Register a Kubernetes cluster',
-    fields: [...first, { ...kubeconfigField, isRequired: true }],
-  },
+export const kindOf = (cluster: Cluster, isKubernetes: boolean): string => {
+  if (cluster.kubernetes === 'MANAGED') return `Kubernetes at ${providerWord(cluster.cloud_provider)}`
+  return isKubernetes ? 'Kubernetes cluster of your own' : 'Docker engine'
 }
-
-const register = async (organizationId: string, body: Record<string, unknown>): Promise<void> => {
-  const { name, region, container_registry_id: registryId, ...login } = body
-  const id = await makeCredentials(organizationId, 'onPremise', { name, ...login })
-  try {
-    await answerOf(
-      client.POST('/organization/{organizationId}/cluster', {
-        ...pathOf(organizationId),
-        body: {
-          name: String(name),
-          region: String(region),
-          cloud_provider: 'ON_PREMISE',
-          kubernetes: 'SELF_MANAGED',
-          cloud_provider_credentials: { credentials: { id } },
-          ...(registryId === undefined ? {} : { container_registry_id: registryId }),
-        } as never,
-      }),
-    )
-  } catch (error) {
-    // Without a cluster nobody would look for them.
-    await removeCredentials(organizationId, 'onPremise', id).catch(() => undefined)
-    throw error
-  }
-}
-
-const kindOf = ({ kubernetes, cloud_provider: provider }: Cluster): string =>
-  kubernetes === 'MANAGED' ? `Kubernetes at ${provider}` : 'Of your own'
 
 export const coresOf = (milli: number | null | undefined): string => (milli == null ? '–' : `${milli / 1000} cores`)
 export const gigabytesOf = (mega: number | null | undefined): string =>
@@ -81,32 +35,36 @@ const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | u
 )
 
 /** A cluster that answers is ready, in the words of people. */
-const ClusterState = ({ state }: { state: string }) => (
-  <StateMark state={state} {...(state === 'DEPLOYED' ? { word: 'Ready' } : {})} />
-)
+const ClusterState = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | undefined }) => {
+  const state = status?.status ?? cluster.status
+  return (
+    <>
+      <StateMark state={state} {...(state === 'DEPLOYED' ? { word: 'Ready' } : {})} />
+      {cloudOf(cluster) !== null && cluster.deployment_status === 'OUT_OF_DATE' ? (
+        <span className="chip warn">Out of date</span>
+      ) : null}
+      {(status?.cluster_lock ?? null) === null ? null : <span className="chip warn">Locked</span>}
+    </>
+  )
+}
 
 export const Clusters = ({ organizationId }: Props) => {
   const may = useMay()
   const navigate = useNavigate()
   const { cluster: opened } = useSearch({ from: '/frame/o/$organizationId/$section' })
-  const [asked, ask] = useState<Engine | null>(null)
-  const clusters = useOrganizationList('clusters', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/cluster', pathOf(organizationId))),
-  )
+  const [asked, ask] = useState<Registering | null>(null)
+  const clusters = useQuery(read.clusters(organizationId))
   const statuses = useOrganizationList('cluster statuses', organizationId, () =>
     answerOf(client.GET('/organization/{organizationId}/cluster/status', pathOf(organizationId))),
   )
-  const registries = useOrganizationList('containerRegistry', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/containerRegistry', pathOf(organizationId))),
-  )
-  const registryField: FieldSpec = {
-    at: '/container_registry_id',
-    label: 'Registry for what is built here',
-    kind: 'choice',
-    hint: 'Its machines pull from it what this server builds; the login must be allowed to write.',
-    options: (registries.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
-  }
+  const { data: logins = [] } = useCredentials(organizationId, may('write'))
   const statusOf = new Map((statuses.data ?? []).map((each) => [each.cluster_id, each]))
+  // Its credentials say what it is, which not everybody may read; versions of Kubernetes begin with a letter.
+  const isKubernetes = ({ cloud_provider_credentials: kept, kubernetes, version }: Cluster): boolean => {
+    const login = logins.find(({ id }) => id === kept?.credentials?.id)
+    if (kubernetes === 'MANAGED') return true
+    return login === undefined ? version?.startsWith('v') === true : !('engine_url' in login.record)
+  }
   const found = clusters.data?.find(({ id }) => id === opened)
   const open = (cluster: string | undefined): void => void navigate({ to: '.', search: { cluster }, replace: true })
   return (
@@ -115,13 +73,15 @@ export const Clusters = ({ organizationId }: Props) => {
         <div className="row wraps">
           <NewButton onClick={() => ask('docker')}>Docker engine</NewButton>
           <NewButton onClick={() => ask('kubernetes')}>Kubernetes cluster</NewButton>
+          <NewButton onClick={() => ask('cloud')}>Cluster at a cloud provider</NewButton>
         </div>
       ) : null}
       <Rows
         of={clusters}
+        label="Clusters"
         empty={
           <Empty title="No clusters">
-            <p>Register a machine with Docker, or look at a Kubernetes cluster.</p>
+            <p>Register a machine with Docker or a Kubernetes cluster: services run there.</p>
           </Empty>
         }
         columns={[
@@ -129,68 +89,40 @@ export const Clusters = ({ organizationId }: Props) => {
           {
             title: 'State',
             isTight: true,
-            show: ({ id, status }) => <ClusterState state={statusOf.get(id)?.status ?? status} />,
+            show: (cluster) => <ClusterState cluster={cluster} status={statusOf.get(cluster.id)} />,
           },
-          { title: 'Kind', isTight: true, isOptional: true, show: kindOf },
+          { title: 'Kind', isOptional: true, show: (cluster) => kindOf(cluster, isKubernetes(cluster)) },
           { title: 'CPU', isTight: true, isOptional: true, show: ({ cpu }) => coresOf(cpu) },
           { title: 'Memory', isTight: true, isOptional: true, show: ({ memory }) => gigabytesOf(memory) },
-          { title: 'Version', isTight: true, isOptional: true, show: ({ version }) => version ?? '–' },
           {
             title: 'Actions',
             isTight: true,
-            show: ({ id, name, is_default: isDefault }) => (
-              <span className="row wraps">
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  aria-expanded={opened === id}
-                  onClick={() => open(opened === id ? undefined : id)}
-                >
-                  Nodes
-                </Button>
-                {may('administer') && !isDefault ? (
-                  <Remove
-                    name={name}
-                    what="Delete"
-                    asksName
-                    changed={['clusters', 'cluster credentials']}
-                    consequence="Its environments must be deleted first. Nothing that is not of this server is touched on it."
-                    act={() =>
-                      answerOf(
-                        client.DELETE('/organization/{organizationId}/cluster/{clusterId}', {
-                          params: { path: { organizationId, clusterId: id } },
-                        }),
-                      )
-                    }
-                  />
-                ) : null}
-              </span>
+            show: ({ id, name }) => (
+              <Button
+                size="compact-sm"
+                variant="default"
+                aria-expanded={opened === id}
+                onClick={() => open(opened === id ? undefined : id)}
+              >
+                Details<span className="hidden-text"> of {name}</span>
+              </Button>
             ),
           },
         ]}
       />
-      {found === undefined ? null : <ClusterDetail key={found.id} cluster={found} />}
+      {found === undefined ? null : (
+        <ClusterDetail
+          key={found.id}
+          organizationId={organizationId}
+          cluster={found}
+          status={statusOf.get(found.id)}
+          isKubernetes={isKubernetes(found)}
+          logins={logins}
+          onGone={() => open(undefined)}
+        />
+      )}
       {asked === null ? null : (
-        <RecordForm
-          title={registrations[asked].title}
-          button="Register"
-          fields={
-            asked === 'docker' ? registrations.docker.fields : [...registrations.kubernetes.fields, registryField]
-          }
-          changed={['clusters', 'cluster statuses', 'cluster credentials']}
-          onClose={() => ask(null)}
-          save={async (body) => {
-            await register(organizationId, body)
-            tell(`${String(body.name)} was registered.`)
-          }}
-        >
-          {asked === 'kubernetes' ? (
-            <p className="dim small">
-              Its account needs rights in every namespace; what is missing is named before anything is stored. It also
-              needs an ingress controller for host names.
-            </p>
-          ) : null}
-        </RecordForm>
+        <RegisterCluster organizationId={organizationId} what={asked} onClose={() => ask(null)} onRegistered={open} />
       )}
     </div>
   )

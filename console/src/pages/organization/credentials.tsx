@@ -88,7 +88,7 @@ export const kubeconfigField: FieldSpec = {
 
 const name: FieldSpec = { at: '/name', label: 'Name', isRequired: true }
 
-const fieldsOf: Record<Provider, readonly FieldSpec[]> = {
+export const credentialFields: Record<Provider, readonly FieldSpec[]> = {
   onPremise: [name, ...engineFields, kubeconfigField],
   aws: [
     name,
@@ -125,7 +125,7 @@ export const makeCredentials = async (organizationId: string, provider: Provider
 export const removeCredentials = (organizationId: string, provider: Provider, id: string) =>
   answerOf(client.DELETE(itemPath(provider), { params: { path: { organizationId, credentialsId: id } } }))
 
-interface Row {
+export interface CredentialsRow {
   id: string
   name: string
   provider: Provider
@@ -134,25 +134,31 @@ interface Row {
   clusters: string[]
 }
 
-const useCredentials = (organizationId: string) =>
-  useOrganizationList('cluster credentials', organizationId, async () => {
-    const { results } = await answerOf(client.GET('/organization/{organizationId}/credentials', pathOf(organizationId)))
-    return {
-      results: results.map(({ credential, clusters }): Row => {
-        const fields = credential as unknown as Record<string, string | undefined>
-        return {
-          id: credential.id,
-          name: credential.name,
-          provider: providerOf(credential.object_type),
-          about: fields.engine_url ?? fields.access_key_id ?? fields.role_arn ?? fields.scaleway_access_key ?? '',
-          record: credential,
-          clusters: clusters.map((each) => each.name ?? ''),
-        }
-      }),
-    }
-  })
+const readCredentials = async (organizationId: string): Promise<{ results: CredentialsRow[] }> => {
+  const { results } = await answerOf(client.GET('/organization/{organizationId}/credentials', pathOf(organizationId)))
+  return {
+    results: results.map(({ credential, clusters }): CredentialsRow => {
+      const fields = credential as unknown as Record<string, string | undefined>
+      return {
+        id: credential.id,
+        name: credential.name,
+        provider: providerOf(credential.object_type),
+        about: fields.engine_url ?? fields.access_key_id ?? fields.role_arn ?? fields.scaleway_access_key ?? '',
+        record: credential,
+        clusters: clusters.map((each) => each.name ?? ''),
+      }
+    }),
+  }
+}
 
-const Editor = ({ organizationId, row, onClose }: Props & { row: Row | undefined; onClose(): void }) => {
+export const useCredentials = (organizationId: string, mayRead = true) =>
+  useOrganizationList('cluster credentials', organizationId, () => readCredentials(organizationId), mayRead)
+
+export const CredentialsEditor = ({
+  organizationId,
+  row,
+  onClose,
+}: Props & { row: CredentialsRow | undefined; onClose(): void }) => {
   const kind: FieldSpec = {
     at: '/provider',
     label: 'For',
@@ -160,8 +166,8 @@ const Editor = ({ organizationId, row, onClose }: Props & { row: Row | undefined
     options: Object.entries(providerWords).map(([value, label]) => ({ value, label })),
     initial: 'onPremise',
   }
-  const all = (Object.keys(fieldsOf) as Provider[]).flatMap((provider) =>
-    fieldsOf[provider].slice(1).map((field) => ({
+  const all = (Object.keys(credentialFields) as Provider[]).flatMap((provider) =>
+    credentialFields[provider].slice(1).map((field) => ({
       ...field,
       when: (values: Readonly<Record<string, unknown>>) =>
         values['/provider'] === provider && (field.when === undefined || field.when(values)),
@@ -171,9 +177,9 @@ const Editor = ({ organizationId, row, onClose }: Props & { row: Row | undefined
     <RecordForm
       title={row === undefined ? 'New credentials' : `Edit ${row.name}`}
       button={row === undefined ? 'Create' : 'Save'}
-      fields={row === undefined ? [kind, name, ...all] : fieldsOf[row.provider]}
+      fields={row === undefined ? [kind, name, ...all] : credentialFields[row.provider]}
       record={row?.record}
-      changed={['cluster credentials']}
+      changed={['cluster credentials', 'cluster statuses']}
       onClose={onClose}
       save={async ({ provider, ...body }) => {
         if (row === undefined) await makeCredentials(organizationId, provider as Provider, body)
@@ -192,7 +198,7 @@ const Editor = ({ organizationId, row, onClose }: Props & { row: Row | undefined
 
 export const Credentials = ({ organizationId }: Props) => {
   const may = useMay()
-  const [opened, open] = useState<Row | 'new' | null>(null)
+  const [opened, open] = useState<CredentialsRow | 'new' | null>(null)
   const credentials = useCredentials(organizationId)
   return (
     <div className="stack">
@@ -247,7 +253,7 @@ export const Credentials = ({ organizationId }: Props) => {
         ]}
       />
       {opened === null ? null : (
-        <Editor
+        <CredentialsEditor
           organizationId={organizationId}
           row={opened === 'new' ? undefined : opened}
           onClose={() => open(null)}

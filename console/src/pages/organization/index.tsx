@@ -6,6 +6,7 @@ import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Failure } from '../../ui/notices.tsx'
 import { organizationSections, sectionWords } from '../../ui/organization-sections.ts'
+import { useCurrentInView } from '../../ui/tabs.tsx'
 import { Audit } from './audit.tsx'
 import { Clusters } from './clusters.tsx'
 import { Credentials } from './credentials.tsx'
@@ -36,25 +37,28 @@ const pages: Record<string, (props: Props) => ReactNode> = {
   usage: Usage,
 }
 
-const Sections = ({ organizationId, at }: Props & { at: string }) => (
-  <nav className="side" aria-label="Of this organization">
-    {Object.entries(organizationSections).map(([group, sections]) => (
-      <div key={group} className="side-group">
-        <span className="side-title dim small">{group}</span>
-        {Object.entries(sections).map(([section, word]) => (
-          <Link
-            key={section}
-            to="/o/$organizationId/$section"
-            params={{ organizationId, section }}
-            aria-current={section === at ? 'page' : undefined}
-          >
-            {word}
-          </Link>
-        ))}
-      </div>
-    ))}
-  </nav>
-)
+const Sections = ({ organizationId, at }: Props & { at: string }) => {
+  const nav = useCurrentInView(at)
+  return (
+    <nav className="side" aria-label="Of this organization" ref={nav}>
+      {Object.entries(organizationSections).map(([group, sections]) => (
+        <div key={group} className="side-group">
+          <span className="side-title dim small">{group}</span>
+          {Object.entries(sections).map(([section, word]) => (
+            <Link
+              key={section}
+              to="/o/$organizationId/$section"
+              params={{ organizationId, section }}
+              aria-current={section === at ? 'page' : undefined}
+            >
+              {word}
+            </Link>
+          ))}
+        </div>
+      ))}
+    </nav>
+  )
+}
 
 export const Organization = () => {
   const { organizationId, section } = useParams({ from: '/frame/o/$organizationId/$section' })

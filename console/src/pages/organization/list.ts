@@ -9,6 +9,8 @@ export const useOrganizationList = <Row>(
   name: string,
   organizationId: string,
   ask: () => Promise<{ results: Row[] }>,
-) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results })
+  /** Whether the caller may read it. */
+  enabled = true,
+) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results, enabled })
 
 export const pathOf = (organizationId: string) => ({ params: { path: { organizationId } } })

@@ -53,8 +53,8 @@ interface ProjectRow {
 }
 
 const meaning: Record<string, string> = {
-  owner: 'Everything, and who owns the organization',
-  admin: 'Everything but who owns the organization',
+  owner: 'Everything, including who owns the organization',
+  admin: 'Everything except who owns the organization',
   devops: 'Projects, clusters, webhooks and tokens',
   viewer: 'Reads everything but secrets',
   billing: 'Reads settings and clusters',

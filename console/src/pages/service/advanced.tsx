@@ -6,7 +6,7 @@ import { useBlocker, useNavigate, useSearch } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { answerOf, client, type FieldProblem, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
-import { EffectChip, Field } from '../../ui/field.tsx'
+import { EffectChip, Field, Sentence } from '../../ui/field.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { effectOf, type Schema } from '../../ui/schema.ts'
@@ -45,7 +45,11 @@ const Row = ({ name, schema, value, problems, isReadOnly, isIdle, onChange }: Ro
           {isChanged ? <span className="chip busy">Changed</span> : null}
           {isIdle ? <span className="chip warn">Without effect here</span> : null}
         </div>
-        {schema.description === undefined ? null : <p className="small dim">{schema.description}</p>}
+        {schema.description === undefined ? null : (
+          <p className="small dim">
+            <Sentence text={schema.description} />
+          </p>
+        )}
         <p className="small dim wrap">
           Default: <code>{shown(schema.default)}</code>{' '}
           {isChanged && !isReadOnly ? (

@@ -45,7 +45,7 @@ const Usage = ({ id }: { id: string }) => {
                 </span>
               </td>
               <td className="tight">
-                {cpu.current} of {cpu.limit} m
+                {cpu.current / 1000} of {cpu.limit / 1000} cores
               </td>
               <td className="tight">
                 {memory.current} of {memory.limit} MB
@@ -63,7 +63,7 @@ const Links = ({ service }: { service: read.Service }) => {
   const mine = (links.data ?? []).filter(({ service_id }) => service_id === service.id)
   if (mine.length === 0) return <span className="dim">none: no port is public</span>
   return mine.map(({ url }) => (
-    <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap" style={{ display: 'block' }}>
+    <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap small" style={{ display: 'block' }}>
       {url}
     </a>
   ))

@@ -1,9 +1,10 @@
 /** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useState } from 'react'
+import { useMemo, useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
+import { createRefresher } from '../../api/refresh.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
 import { KeptLog } from '../../ui/kept-log.tsx'
@@ -110,23 +111,17 @@ export const Runs = ({ service }: Shown) => {
   const queries = useQueryClient()
   const runs = useRuns(service)
   const [open, setOpen] = useState<string | null>(null)
-  // Whatever a run prints, and its beginning and end, come by this stream.
+  const refresher = useMemo(() => createRefresher(queries), [queries])
+  // Beginnings and ends come by the stream of the organization, and what a run prints by this one.
   useStream(`/service/logs?service=${service.id}&limit=0`, {
-    onMessage: () => void queries.invalidateQueries({ queryKey: runsKey(service) }),
+    onMessage: () => refresher.refresh(({ queryKey }) => queryKey[2] === 'runs' && queryKey[3] === service.id),
   })
   const opened = runs.data?.find(({ id }) => id === open)
   return (
     <div className="stack">
       <div className="row apart wraps">
         <p className="dim">The newest first; how many are kept is an advanced setting.</p>
-        <div className="row">
-          {runs.data?.some(({ state }) => state === 'RUNNING') === true ? (
-            <Button variant="default" loading={runs.isFetching} onClick={() => void runs.refetch()}>
-              Look again
-            </Button>
-          ) : null}
-          <RunNow service={service} />
-        </div>
+        <RunNow service={service} />
       </div>
       <Answer of={runs}>
         {(rows) =>

@@ -6,6 +6,7 @@ import { type Json, newPlace, startApi } from '../../../test/support/api.ts'
 import { hearEvents, hearSocket } from '../../../test/support/streams.ts'
 import { until } from '../../../test/support/until.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { newId } from '../../lib/ids.ts'
 
 const api = await startApi()
 const { call, token, url, organizationId, clusterId } = api
@@ -174,4 +175,37 @@ test('what has no deployed schedule cannot be run by hand, and says why', async 
   const other = await api.newOrganization()
   assert.equal((await api.as(other.token)('POST', `${job.path}/run`)).status, 404)
   assert.equal((await api.as(await api.newToken(['Read']))('POST', `${job.path}/run`)).status, 403)
+})
+
+test('a run that replaces another one by the clock is told at once, although the job goes on running', async () => {
+  const job = await newCron(['x'])
+  const settings = (await call('GET', `${job.path}/advancedSettings`)).body
+  const policy = { ...settings, 'cronjob.concurrency_policy': 'Replace' }
+  assert.equal((await call('PUT', `${job.path}/advancedSettings`, policy)).status, 201)
+  await deploy(job)
+  const told: string[] = []
+  const end = await api.parts.streams.changes.subscribe(null, (environmentId) => void told.push(environmentId))
+  const { run: runTask } = api.runtime
+  api.runtime.run = (_task, _onLine, signal) =>
+    new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  const first = (await call('POST', `${job.path}/run`)).body.id
+  await until(async () => (await call('GET', `${job.path}/status`)).body.running_state === 'RUNNING', {
+    what: 'it runs',
+  })
+  // Notices come in order: all that were sent before this one have come with it.
+  const marker = newId()
+  await api.database.query(`select pg_notify('slipway_status', $1)`, [marker])
+  await until(() => told.includes(marker), { what: 'the marker' })
+  told.length = 0
+  await api.database.query(`update schedule set next_at = clock_timestamp() where service_id = $1`, [job.id])
+  await api.database.query(`select pg_notify('slipway_schedule', '')`)
+  await until(() => told.includes(job.environmentId), { what: 'to be told' })
+  const states = (await runsOf(job.path)).map(({ id, state }) => [id === first, state])
+  assert.deepEqual(states, [
+    [false, 'RUNNING'],
+    [true, 'CANCELED'],
+  ])
+  api.runtime.run = runTask
+  assert.equal((await call('DELETE', job.path)).status, 204)
+  end()
 })

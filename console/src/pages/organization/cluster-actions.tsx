@@ -1,0 +1,302 @@
+/** What can be done to a cluster: those at a cloud provider are planned, made, upgraded, stopped and destroyed. */
+import { Button, Checkbox } from '@mantine/core'
+import { useMutation, useQueries, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type ReactNode, useState } from 'react'
+import { answerOf, client } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
+import { FormDialog, TypedName } from '../../ui/dialog.tsx'
+import { useMay } from '../../ui/place.ts'
+import { RecordForm } from '../../ui/record-form.tsx'
+import { isBusy } from '../../ui/state.tsx'
+import { tell, tellProblem } from '../../ui/toasts.tsx'
+import { type Cluster, cloudOf, EditCluster, providerWord } from './cluster-forms.tsx'
+import type { ClusterStatus } from './clusters.tsx'
+import { CredentialsEditor, type CredentialsRow } from './credentials.tsx'
+
+const changed = ['clusters', 'cluster statuses', 'cluster log']
+
+export interface ClusterProps {
+  organizationId: string
+  cluster: Cluster
+  status: ClusterStatus | undefined
+  isKubernetes: boolean
+  logins: readonly CredentialsRow[]
+}
+
+interface Act {
+  path: string
+  query?: object
+  said: string
+}
+
+/** Only the words of the path differ between the actions: the types are those of one of them. */
+const useAct = ({ organizationId, cluster }: ClusterProps) => {
+  const queries = useQueryClient()
+  return useMutation({
+    mutationFn: ({ path, query = {} }: Act) =>
+      answerOf(
+        client.POST(path as '/organization/{organizationId}/cluster/{clusterId}/deploy', {
+          params: { path: { organizationId, clusterId: cluster.id }, query },
+        }),
+      ),
+    async onSuccess(_, { said }) {
+      tell(said)
+      await Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] })))
+    },
+    onError: tellProblem,
+  })
+}
+
+const base = '/organization/{organizationId}/cluster/{clusterId}'
+
+/** Undefined until all are known. */
+const useEnvironmentsOn = ({ organizationId, cluster }: ClusterProps): readonly string[] | undefined => {
+  const projects = useQuery(read.projects(organizationId)).data
+  const lists = useQueries({ queries: (projects ?? []).map(({ id }) => read.environmentsOf(id)) })
+  if (projects === undefined || lists.some(({ isPending }) => isPending)) return undefined
+  return lists.flatMap(({ data = [] }, at) =>
+    data.filter((each) => each.cluster.id === cluster.id).map(({ name }) => `${projects[at]!.name} / ${name}`),
+  )
+}
+
+const Delete = (props: ClusterProps & { onClose(): void; onGone(): void }) => {
+  const { organizationId, cluster, status, onClose, onGone } = props
+  const [typed, type] = useState('')
+  const [isOnlyHere, setOnlyHere] = useState(false)
+  const environments = useEnvironmentsOn(props)
+  const cloud = cloudOf(cluster)
+  const place = `${providerWord(cluster.cloud_provider)} in ${cluster.region}`
+  const isMade = cloud !== null && (status?.last_execution_id ?? null) !== null
+  const isUsed = environments !== undefined && environments.length > 0
+  return (
+    <FormDialog
+      title={`Delete ${cluster.name}`}
+      button="Delete"
+      isReady={typed === cluster.name && !isUsed}
+      isLoss
+      onClose={onClose}
+      changed={[...changed, 'cluster credentials']}
+      act={async () => {
+        await answerOf(
+          client.DELETE(base, {
+            params: {
+              path: { organizationId, clusterId: cluster.id },
+              query: isOnlyHere ? { deleteMode: 'DELETE_QOVERY_CONFIG' as const } : {},
+            },
+          }),
+        )
+        tell(isMade && !isOnlyHere ? `${cluster.name} is being destroyed.` : `${cluster.name} was deleted.`)
+        onGone()
+      }}
+    >
+      {isUsed ? (
+        <div className="note warn">
+          <strong>Environments run on it: delete them first.</strong>
+          <ul className="plain-list">
+            {environments.map((each) => (
+              <li key={each} className="wrap">
+                {each}
+              </li>
+            ))}
+          </ul>
+        </div>
+      ) : null}
+      {isMade ? (
+        <>
+          <p>
+            {isOnlyHere
+              ? `Everything at ${place} stays there and costs money; this server knows nothing of it any more.`
+              : `Everything that its module made at ${place} is destroyed, with the machines, their disks and the data on them.`}
+          </p>
+          <Checkbox
+            label="Only forget it here"
+            checked={isOnlyHere}
+            onChange={(event) => setOnlyHere(event.currentTarget.checked)}
+          />
+        </>
+      ) : (
+        <p>
+          {cloud === null
+            ? 'It is only forgotten here: what is on it and is not of this server stays.'
+            : `Nothing was made of it at ${place}: only its settings go.`}
+        </p>
+      )}
+      <TypedName name={cluster.name} typed={typed} onType={type} />
+    </FormDialog>
+  )
+}
+
+const Locking = ({ cluster, onClose }: Pick<ClusterProps, 'cluster'> & { onClose(): void }) => (
+  <RecordForm
+    title={`Lock ${cluster.name}`}
+    button="Lock"
+    fields={[
+      {
+        at: '/reason',
+        label: 'Why',
+        hint: 'Until it is unlocked it is not deployed, upgraded or deleted.',
+        isRequired: true,
+      },
+      { at: '/ttl_in_days', label: 'For how many days', kind: 'number', hint: 'Empty: until somebody unlocks it.' },
+    ]}
+    changed={changed}
+    onClose={onClose}
+    save={(body) =>
+      answerOf(
+        client.POST('/cluster/{clusterId}/lock', {
+          params: { path: { clusterId: cluster.id } },
+          body: body as { reason: string },
+        }),
+      )
+    }
+  />
+)
+
+type Asked = 'edit' | 'login' | 'lock' | 'deploy' | 'stop' | 'delete' | null
+
+const Plain = ({
+  children,
+  onClick,
+  isBusy: isLoading = false,
+}: {
+  children: ReactNode
+  onClick(): void
+  isBusy?: boolean
+}) => (
+  <Button size="compact-sm" variant="default" loading={isLoading} onClick={onClick}>
+    {children}
+  </Button>
+)
+
+/** Of a cluster at a cloud provider. */
+const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
+  const { cluster, status, ask } = props
+  const may = useMay()
+  const act = useAct(props)
+  const state = status?.status ?? cluster.status
+  const next = status?.next_k8s_available_version ?? null
+  if (isBusy(state))
+    return may('deploy') && !/DELET|CANCELING/.test(state) ? (
+      <Plain
+        isBusy={act.isPending}
+        onClick={() =>
+          act.mutate({ path: `${base}/stop`, said: `What goes on with ${cluster.name} is being canceled.` })
+        }
+      >
+        Cancel
+      </Plain>
+    ) : null
+  return (
+    <>
+      {may('deploy') ? (
+        <>
+          <Plain
+            isBusy={act.isPending}
+            onClick={() =>
+              act.mutate({
+                path: `${base}/deploy`,
+                query: { dry_run: true },
+                said: `What a deployment of ${cluster.name} would change is being planned.`,
+              })
+            }
+          >
+            Plan
+          </Plain>
+          <Plain onClick={() => ask('deploy')}>{state === 'STOPPED' ? 'Start' : 'Deploy'}</Plain>
+          {status?.is_deployed === true && state !== 'STOPPED' ? <Plain onClick={() => ask('stop')}>Stop</Plain> : null}
+        </>
+      ) : null}
+      {may('write') && next !== null ? (
+        <Plain
+          isBusy={act.isPending}
+          onClick={() =>
+            act.mutate({
+              path: '/cluster/{clusterId}/upgrade',
+              said: `${cluster.name} is upgraded to Kubernetes ${next}.`,
+            })
+          }
+        >
+          Upgrade to {next}
+        </Plain>
+      ) : null}
+    </>
+  )
+}
+
+const Confirm = (props: ClusterProps & { what: 'deploy' | 'stop'; onClose(): void }) => {
+  const { cluster, what, onClose } = props
+  const act = useAct(props)
+  const place = `${providerWord(cluster.cloud_provider)} in ${cluster.region}`
+  return (
+    <FormDialog
+      title={`${what === 'deploy' ? 'Deploy' : 'Stop'} ${cluster.name}`}
+      button={what === 'deploy' ? 'Deploy' : 'Stop'}
+      isReady
+      onClose={onClose}
+      changed={[]}
+      act={async () => {
+        await act.mutateAsync({
+          path: `${base}/${what}`,
+          said:
+            what === 'deploy'
+              ? `The deployment of ${cluster.name} was requested.`
+              : `${cluster.name} is being stopped.`,
+        })
+        onClose()
+      }}
+    >
+      <p>
+        {what === 'deploy'
+          ? `Its module makes or changes what it needs at ${place}, which costs money there. A plan says first what that is.`
+          : `Its machines at ${place} are stopped, and nothing that runs on it answers until it is started again.`}
+      </p>
+    </FormDialog>
+  )
+}
+
+const Dialogs = ({
+  asked,
+  onClose,
+  onGone,
+  ...props
+}: ClusterProps & { asked: Asked; onClose(): void; onGone(): void }) => {
+  const login = props.logins.find(({ id }) => id === props.cluster.cloud_provider_credentials?.credentials?.id)
+  if (asked === 'edit') return <EditCluster {...props} onClose={onClose} />
+  if (asked === 'login')
+    return <CredentialsEditor organizationId={props.organizationId} row={login} onClose={onClose} />
+  if (asked === 'lock') return <Locking cluster={props.cluster} onClose={onClose} />
+  if (asked === 'delete') return <Delete {...props} onClose={onClose} onGone={onGone} />
+  return asked === null ? null : <Confirm {...props} what={asked} onClose={onClose} />
+}
+
+export const ClusterActions = (props: ClusterProps & { onGone(): void }) => {
+  const { cluster, status, logins } = props
+  const may = useMay()
+  const queries = useQueryClient()
+  const [asked, ask] = useState<Asked>(null)
+  const unlocking = useMutation({
+    mutationFn: () =>
+      answerOf(client.DELETE('/cluster/{clusterId}/lock', { params: { path: { clusterId: cluster.id } } })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ['cluster statuses'] }),
+    onError: tellProblem,
+  })
+  const isLocked = (status?.cluster_lock ?? null) !== null
+  const hasLogin = logins.some(({ id }) => id === cluster.cloud_provider_credentials?.credentials?.id)
+  return (
+    <div className="row wraps">
+      {cloudOf(cluster) === null || isLocked ? null : <CloudButtons {...props} ask={ask} />}
+      {may('write') ? <Plain onClick={() => ask('edit')}>Edit</Plain> : null}
+      {may('administer') && hasLogin ? <Plain onClick={() => ask('login')}>Login</Plain> : null}
+      {may('write') && !isLocked ? <Plain onClick={() => ask('lock')}>Lock</Plain> : null}
+      {may('administer') && isLocked ? (
+        <Plain isBusy={unlocking.isPending} onClick={() => unlocking.mutate()}>
+          Unlock
+        </Plain>
+      ) : null}
+      {may('administer') && !cluster.is_default && !isLocked && !isBusy(status?.status ?? '') ? (
+        <Plain onClick={() => ask('delete')}>Delete</Plain>
+      ) : null}
+      <Dialogs {...props} asked={asked} onClose={() => ask(null)} />
+    </div>
+  )
+}
