@@ -146,6 +146,9 @@ export const links = (environmentId: string) =>
         .results,
   })
 
+/** The number of a deployment in its environment, which its id has after that of the environment. */
+export const numberOf = (executionId: string): string => executionId.slice(37).split('-')[0] ?? ''
+
 export const history = (environmentId: string, pageSize = 30) =>
   queryOptions({
     queryKey: ['history', environmentId, pageSize],
