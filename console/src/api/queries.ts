@@ -95,6 +95,19 @@ export const environmentsOf = (projectId: string) =>
         .results,
   })
 
+/** Begins to read what the overview shows, while the code of the page itself is on its way. */
+export const beginOverview = (organizationId: string): void => {
+  void queryClient.prefetchQuery(session())
+  void queryClient.prefetchQuery(organizations())
+  queryClient.fetchQuery(projects(organizationId)).then(
+    (found) => {
+      for (const { id } of found) void queryClient.prefetchQuery(environmentsOf(id))
+    },
+    // The page asks again, and says why it failed.
+    () => undefined,
+  )
+}
+
 export const environmentsOfOrganization = (organizationId: string) =>
   queryOptions({
     queryKey: ['organization environments', organizationId],
