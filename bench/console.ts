@@ -36,6 +36,7 @@ const tab = async (page: Page, name: string, row: string): Promise<void> => {
 }
 
 const serviceRow = 'table.services tbody tr'
+const variableRow = 'table.list:not(.services) tbody tr'
 
 export const openServices = async (page: Page, url: string, environmentId: string): Promise<void> => {
   await page.goto(`${url}/e/${environmentId}/services`)
@@ -51,7 +52,7 @@ export const useTables = async (page: Page): Promise<void> => {
   for (const _ of [0, 1]) await all.click()
   await find(page, 'copy-42')
   for (let turn = 0; turn < 3; turn += 1) {
-    await tab(page, 'Variables', 'table.list tbody tr')
+    await tab(page, 'Variables', variableRow)
     if (turn === 0) {
       await type(page, 'Filter variables', 'environment_4')
       await scroll(page, 60)

@@ -145,7 +145,7 @@ const readLog = async (browser: Browser, page: Page, place: Place, from: number)
     printedMs = await timed(async () => {
       const { statusCode, body } = await request(`http://127.0.0.1:${ours.routerPort}${path}`, options)
       const text = await body.text()
-      if (text !== 'printed\n') throw new Error(`the program could not print: ${statusCode} ${text.slice(0, 80)}`)
+      if (!text.endsWith('.printed\n')) throw new Error(`the program could not print: ${statusCode} ${text.slice(-80)}`)
     }).finally(() => {
       isOver = true
     })
