@@ -155,7 +155,8 @@ const readLog = async (browser: Browser, page: Page, place: Place, from: number)
   const cores = await coresDuring(browser, place, async () => {
     log = await use()
   })
-  await page.locator('.log-line', { hasText: `${from + lines - 1} GET` }).waitFor()
+  // The page keeps as many as were printed.
+  await page.getByText(new RegExp(`(^|of )${lines} lines`)).waitFor()
   return { ...log, ...cores, linesPerSecond: (1000 * lines) / printedMs }
 }
 
@@ -192,6 +193,15 @@ const anHour = async (bench: Bench, browser: Browser, signedInAs: BrowserContext
   return { hourMemory, hourMost: most }
 }
 
+/** What failed, in the one line that the report has. */
+const named = async <T>(what: string, work: () => Promise<T>): Promise<T> => {
+  try {
+    return await work()
+  } catch (error) {
+    throw new Error(`${what}: ${(error as Error).message.replaceAll(/\s+/g, ' ')}`)
+  }
+}
+
 const ours = async (bench: Bench): Promise<Side> => {
   const browser = await open(bench)
   const place = await prepare(bench)
@@ -201,10 +211,10 @@ const ours = async (bench: Bench): Promise<Side> => {
   let next = 1
   return {
     async measure(): Promise<Sample> {
-      const firstMs = await firstPage(context, overview, isUsable)
+      const firstMs = await named('first page', () => firstPage(context, overview, isUsable))
       await openServices(page, place.url, place.environmentId)
-      const tables = await traced(browser, () => useTables(page))
-      const log = await readLog(browser, page, place, next)
+      const tables = await named('tables', () => traced(browser, () => useTables(page)))
+      const log = await named('log', () => readLog(browser, page, place, next))
       next += lines
       const memory = await memoryMb(browser, await context.newCDPSession(page))
       return {
@@ -214,7 +224,7 @@ const ours = async (bench: Bench): Promise<Side> => {
         ...{ interactions: tables.interactions + log.interactions, frames: tables.frames + log.frames },
         ...{ coresBrowser: log.coresBrowser, coresServer: log.coresServer, coresAll: log.coresAll },
         linesPerSecond: log.linesPerSecond,
-        ...(await anHour(bench, browser, context, place)),
+        ...(await named('an hour of lines', () => anHour(bench, browser, context, place))),
       }
     },
   }
