@@ -56,6 +56,25 @@ done
 printf 'Content-Type: text/plain\\r\\n\\r\\nprinted\\n'
 `
 
+/**
+ * The same in lines of ordinary length, the last of each tenth of a second on its error output. The pause is shorter by
+ * what starting two programs takes; a dot each time says that it still works, or the router would end it.
+ */
+const talk = `#!/bin/sh
+IFS=,
+set -- $QUERY_STRING
+printf 'Content-Type: text/plain\\r\\n\\r\\n'
+n=$1
+while [ $n -le $2 ]; do
+  seq $n $((n + $3 - 2)) | sed 's|$| GET /api/v1/orders/4711?expand=items 200 in 12 ms, for a customer of ordinary size|' > /proc/1/fd/1
+  echo "$((n + $3 - 1)) GET /api/v1/orders/4712 500: the database did not answer within 2 s" > /proc/1/fd/2
+  n=$((n + $3))
+  printf .
+  sleep 0.093
+done
+printf 'printed\\n'
+`
+
 const page = 'www/index.html'
 
 const files: Record<string, { text: string; mode: string }> = {
@@ -63,6 +82,7 @@ const files: Record<string, { text: string; mode: string }> = {
   'Dockerfile.never': { text: neverReady, mode: '100644' },
   'www/cgi-bin/slow': { text: slow, mode: '100755' },
   'www/cgi-bin/print': { text: print, mode: '100755' },
+  'www/cgi-bin/talk': { text: talk, mode: '100755' },
   'www/cgi-bin/round': { text: round, mode: '100755' },
   [page]: { text: 'first\n', mode: '100644' },
 }

@@ -8,7 +8,7 @@ import {
   redirect,
 } from '@tanstack/react-router'
 import { Problem } from './api/client.ts'
-import { queryClient, session } from './api/queries.ts'
+import { beginOverview, queryClient, session } from './api/queries.ts'
 import { readKey } from './api/session-key.ts'
 import { SignIn } from './pages/sign-in.tsx'
 import { Failure } from './ui/notices.tsx'
@@ -65,6 +65,7 @@ const overview = createRoute({
   getParentRoute: () => frame,
   path: '/o/$organizationId',
   validateSearch: (search): { q?: string | undefined } => ({ q: text(search.q) }),
+  loader: ({ params: { organizationId } }) => beginOverview(organizationId),
   component: lazyRouteComponent(() => import('./pages/overview.tsx'), 'Overview'),
 })
 

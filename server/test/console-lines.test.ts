@@ -5,6 +5,7 @@ import { QueryClient, QueryObserver } from '@tanstack/react-query'
 import { type Change, concerns } from '../../console/src/api/changes.ts'
 import { createRefresher } from '../../console/src/api/refresh.ts'
 import { createLineList, everything, type Filter, type Line } from '../../console/src/ui/log-lines.ts'
+import { createLogStore } from '../../console/src/ui/log-store.ts'
 import { until } from './support/until.ts'
 
 const lineOf = (number: number): Line => ({
@@ -34,6 +35,25 @@ test('however many lines come, the newest are kept, and the others are counted',
   for (let number = 0; number < 400; number += 1) long.push([{ ...lineOf(number), text: 'x'.repeat(1_000_000) }])
   assert.ok(long.total < 300, `${long.total} lines of a megabyte`)
   assert.match(long.lineAt(0).text, /^x{100000} … \(900000 more characters\)$/)
+})
+
+test('nothing is pushed out from under who reads further up, and who follows again sees the newest', async () => {
+  const log = createLogStore()
+  const newest = (): string => log.lines().lineAt(log.lines().count - 1).id
+  log.add(linesFrom(0, 50_000))
+  await until(() => log.lines().total === 50_000, { what: 'the lines' })
+  log.pin(true)
+  log.add(linesFrom(50_000, 10))
+  await until(() => log.isHeld, { what: 'the log to be held' })
+  assert.deepEqual([log.lines().lineAt(0).id, newest(), log.late], ['0', '49999', 10])
+  log.pin(false)
+  assert.deepEqual([log.isHeld, newest()], [false, '50009'])
+  // Held by hand, it stays so.
+  log.hold()
+  log.pin(true)
+  log.pin(false)
+  assert.equal(log.isHeld, true)
+  log.close()
 })
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: of the lines above

@@ -115,6 +115,19 @@ export const environmentsOf = (projectId: string) =>
         .results,
   })
 
+/** Begins to read what the overview shows, while the code of the page itself is on its way. */
+export const beginOverview = (organizationId: string): void => {
+  void queryClient.prefetchQuery(session())
+  void queryClient.prefetchQuery(organizations())
+  queryClient.fetchQuery(projects(organizationId)).then(
+    (found) => {
+      for (const { id } of found) void queryClient.prefetchQuery(environmentsOf(id))
+    },
+    // The page asks again, and says why it failed.
+    () => undefined,
+  )
+}
+
 export const environmentsOfOrganization = (organizationId: string) =>
   queryOptions({
     queryKey: ['organization environments', organizationId],
@@ -165,6 +178,9 @@ export const links = (environmentId: string) =>
       (await answerOf(client.GET('/environment/{environmentId}/link', { params: { path: { environmentId } } })))
         .results,
   })
+
+/** The number of a deployment in its environment, which its id has after that of the environment. */
+export const numberOf = (executionId: string): string => executionId.slice(37).split('-')[0] ?? ''
 
 export const history = (environmentId: string, pageSize = 30) =>
   queryOptions({

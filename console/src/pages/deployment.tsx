@@ -121,7 +121,7 @@ export const Deployment = () => {
   const environment = useQuery(read.environment(environmentId))
   const may = useMay()
   const [isBack, setBack] = useState(false)
-  const number = executionId.slice(37).split('-')[0]
+  const number = read.numberOf(executionId)
   read.useTitle(`Deployment ${number}`, environment.data?.name)
   return (
     <Answer of={history}>

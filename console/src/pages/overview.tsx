@@ -5,6 +5,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client } from '../api/client.ts'
 import * as read from '../api/queries.ts'
+import { FilterField } from '../ui/filter-field.tsx'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
@@ -159,14 +160,10 @@ export const Overview = () => {
       <div className="head">
         <h1 className="grow">{name ?? 'Overview'}</h1>
         <div className="row actions">
-          <TextInput
-            aria-label="Filter environments"
-            placeholder="Filter"
-            leftSection={<Icon name="search" size={14} />}
+          <FilterField
+            label="Filter environments"
             value={q}
-            onChange={(event) =>
-              void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })
-            }
+            onChange={(text) => void navigate({ to: '.', search: { q: text || undefined }, replace: true })}
           />
           {make}
         </div>

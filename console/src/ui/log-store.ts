@@ -20,7 +20,7 @@ export interface LogStore {
   filter(wanted: Filter): void
   hold(): void
   release(): void
-  /** While the reader is further up: then nothing is pushed out of what is shown. */
+  /** While the reader is further up: then nothing is pushed out of what is shown. It goes on when that is over. */
   pin(isPinned: boolean): void
   /** Holds, with those of these lines before the others that are not there yet: answers how many. */
   prepend(lines: readonly Line[]): number
@@ -51,6 +51,8 @@ export const createLogStore = (): LogStore => {
   let names: string[] = []
   let isFresh = false
   let isPinned = false
+  /** It is held for a reader further up, who did not ask for it. */
+  let isKept = false
   let late = 0
   let version = 0
   let gathering: ReturnType<typeof setTimeout> | undefined
@@ -76,6 +78,12 @@ export const createLogStore = (): LogStore => {
   }
   const hold = (list: LineList): void => {
     held = list
+    isKept = false
+    lookSoon()
+  }
+  const release = (): void => {
+    held = null
+    late = 0
     lookSoon()
   }
   const flush = (): void => {
@@ -87,7 +95,10 @@ export const createLogStore = (): LogStore => {
       live = createLineList(undefined, wanted)
     }
     learn(added)
-    if (held === null && isPinned && live.isFullWith(added)) held = live.copy()
+    if (held === null && isPinned && live.isFullWith(added)) {
+      held = live.copy()
+      isKept = true
+    }
     if (held !== null) late += added.length
     live.push(added)
     lookSoon()
@@ -119,13 +130,10 @@ export const createLogStore = (): LogStore => {
       late = 0
       hold(live.copy())
     },
-    release() {
-      held = null
-      late = 0
-      lookSoon()
-    },
+    release,
     pin(value) {
       isPinned = value
+      if (!value && held !== null && isKept) release()
     },
     prepend(lines) {
       const there = (held ?? live).ids()

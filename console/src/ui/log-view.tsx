@@ -1,14 +1,23 @@
 /** Lines of a log: a virtual list, with search, level, instance, pause, wrap and download. */
-import { Button, SegmentedControl, Select, Switch, TextInput } from '@mantine/core'
+import { Button, SegmentedControl, Select, Switch } from '@mantine/core'
 import { useVirtualizer } from '@tanstack/react-virtual'
-import { memo, type ReactNode, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore } from 'react'
+import {
+  memo,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from 'react'
 import { spansOf, textOf } from './ansi.ts'
-import { Icon } from './icons.tsx'
+import { FilterField } from './filter-field.tsx'
 import type { Level, Line, Lines } from './log-lines.ts'
 import { type LogStore, useLogVersion } from './log-store.ts'
 
-const lineHeight = 19.4
-const estimateSize = (): number => lineHeight
+/** Of a line that is not wrapped, in pixels: 1.25rem in the styles. If it fits, no line is laid out a second time. */
+const readLineHeight = (): number => 1.25 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize)
 
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: '2-digit',
@@ -123,6 +132,8 @@ const useMarked = (lines: Lines, version: number, id: string | undefined, go: (i
 const LineList = (props: ListProps) => {
   const { lines, version, isWrapped, isFollowing, onFollow, search, markedLine, onLine, names } = props
   const box = useRef<HTMLDivElement>(null)
+  const [lineHeight] = useState(readLineHeight)
+  const estimateSize = useCallback(() => lineHeight, [lineHeight])
   // By their place: a line that comes in place of another takes over its element.
   const list = useVirtualizer({
     count: lines.count,
@@ -231,13 +242,12 @@ const Tools = (props: ToolsProps) => {
   const names = useNames(log)
   return (
     <div className="log-tools">
-      <TextInput
+      <FilterField
         size="xs"
-        aria-label="Search the log"
+        label="Search the log"
         placeholder="Search"
-        leftSection={<Icon name="search" size={13} />}
         value={search}
-        onChange={(event) => set({ search: event.currentTarget.value })}
+        onChange={(text) => set({ search: text })}
         style={{ flex: '1 1 180px', maxWidth: 320 }}
       />
       <SegmentedControl

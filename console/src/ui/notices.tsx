@@ -63,7 +63,7 @@ export const Waiting = () => {
   )
 }
 
-interface Asked<T> {
+export interface Asked<T> {
   data: T | undefined
   error: unknown
   refetch(): unknown

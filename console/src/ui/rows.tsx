@@ -1,7 +1,6 @@
 /** A list as a table, with its empty state. */
-import type { UseQueryResult } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import { Answer } from './notices.tsx'
+import { Answer, type Asked } from './notices.tsx'
 import { Scroll } from './scroll.tsx'
 
 export interface Column<Row> {
@@ -27,7 +26,7 @@ export function Rows<Row extends { id: string }>({
   empty,
   label = 'List',
 }: {
-  of: Pick<UseQueryResult<Row[]>, 'data' | 'error' | 'refetch'>
+  of: Asked<Row[]>
   columns: readonly Column<Row>[]
   empty: ReactNode
   label?: string

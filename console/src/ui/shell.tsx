@@ -73,8 +73,9 @@ export const Shell = (): ReactNode => {
   const navigate = useNavigate()
   useLiveOrganization(place.organizationId)
   const [shown, show] = useState<'palette' | 'help' | null>(null)
+  // From within a field too.
+  useHotkeys([['mod+K', () => show('palette')]], [])
   useHotkeys([
-    ['mod+K', () => show('palette')],
     ['/', () => show('palette')],
     ['shift+?', () => show('help')],
     ['g', () => place.organizationId !== undefined && void navigate({ to: `/o/${place.organizationId}` })],

@@ -6,6 +6,7 @@ import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, 
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, memo, useDeferredValue, useMemo, useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
+import { FilterField } from './filter-field.tsx'
 import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
@@ -241,7 +242,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
             </th>
           </tr>
         </thead>
-        <VirtualRows rows={rows} keyOf={({ id }) => id} height={45} columns={4}>
+        <VirtualRows rows={rows} keyOf={({ id }) => id} height={47} columns={4}>
           {(variable, rowPlace) => (
             <VariableRow
               variable={variable}
@@ -287,13 +288,7 @@ export const Variables = (place: Place) => {
   return (
     <div className="stack">
       <div className="row wraps">
-        <TextInput
-          aria-label="Filter variables"
-          placeholder="Filter"
-          leftSection={<Icon name="search" size={14} />}
-          value={search}
-          onChange={(event) => setSearch(event.currentTarget.value)}
-        />
+        <FilterField label="Filter variables" value={search} onChange={setSearch} />
         <SegmentedControl
           aria-label="Which variables"
           value={shown}

@@ -1,5 +1,6 @@
 /** Fields that several ways to make a service have. */
-import { NumberInput, Switch, TextInput } from '@mantine/core'
+import { Button, NumberInput, Switch, TextInput } from '@mantine/core'
+import type { ReactNode } from 'react'
 
 export type Body = Record<string, unknown>
 
@@ -63,4 +64,30 @@ export const NameField = ({ body, change, problem }: Omit<FormProps, 'environmen
     onChange={(event) => change({ name: event.currentTarget.value })}
     error={problem('/name')}
   />
+)
+
+interface LookProps {
+  label: string
+  isDisabled: boolean
+  looking: { isPending: boolean; error: Error | null; mutate(): void }
+  /** What was found. */
+  children: ReactNode
+}
+
+/** Looks into a repository, and says what came of it. */
+export const Look = ({ label, isDisabled, looking, children }: LookProps) => (
+  <div className="row wraps">
+    <Button
+      variant="default"
+      size="compact-sm"
+      disabled={isDisabled}
+      loading={looking.isPending}
+      onClick={() => looking.mutate()}
+    >
+      {label}
+    </Button>
+    <span role="status" className="small wrap">
+      {looking.error === null ? children : <span className="bad-text">{looking.error.message}</span>}
+    </span>
+  </div>
 )

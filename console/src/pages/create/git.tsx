@@ -1,10 +1,10 @@
 /** A service from a git repository: its branches, Dockerfiles and ports are looked for as soon as there is an address. */
-import { Autocomplete, Button, Select, TextInput } from '@mantine/core'
+import { Autocomplete, Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useRef } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import { useGitTokens } from './choices.ts'
-import { type FormProps, NameField, nameFrom, PortFields } from './fields.tsx'
+import { type FormProps, Look, NameField, nameFrom, PortFields } from './fields.tsx'
 
 export interface Git {
   url: string
@@ -131,20 +131,9 @@ export const GitForm = ({ body, change, problem, environmentId }: FormProps) => 
         onChange={(path) => change({ dockerfile_path: path, ...(found === undefined ? {} : portOf(path, found)) })}
         error={problem('/dockerfile_path')}
       />
-      <div className="row wraps">
-        <Button
-          variant="default"
-          size="compact-sm"
-          disabled={git.url === ''}
-          loading={looking.isPending}
-          onClick={() => looking.mutate()}
-        >
-          Look at the repository
-        </Button>
-        <span role="status" className="small wrap">
-          <Outcome found={found} error={looking.error} />
-        </span>
-      </div>
+      <Look label="Look at the repository" isDisabled={git.url === ''} looking={looking}>
+        <Outcome found={found} />
+      </Look>
       <NameField {...{ body, change, problem }} />
       <PortFields {...{ body, change, problem }} />
     </>
@@ -157,8 +146,7 @@ interface Found {
   dockerfiles: { path: string; exposed_ports: number[] }[]
 }
 
-const Outcome = ({ found, error }: { found: Found | undefined; error: Error | null }) => {
-  if (error !== null) return <span style={{ color: 'var(--bad)' }}>{error.message}</span>
+const Outcome = ({ found }: { found: Found | undefined }) => {
   if (found === undefined) return null
   const { branch, branches, dockerfiles } = found
   if (branches.length === 0) return <span className="state warn">The repository has no branches yet.</span>

@@ -1,9 +1,9 @@
 /** A Terraform module of a git repository, with the variables that it declares. */
-import { Button, PasswordInput, SegmentedControl, TextInput } from '@mantine/core'
+import { PasswordInput, SegmentedControl, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
-import { type FormProps, NameField, nameFrom } from './fields.tsx'
+import { type FormProps, Look, NameField, nameFrom } from './fields.tsx'
 import { type Git, GitFields } from './git.tsx'
 
 interface Variable {
@@ -49,25 +49,13 @@ export const TerraformForm = ({ body, change, problem }: FormProps) => {
   return (
     <>
       <GitFields git={git} put={put} problem={problem} pointer="/terraform_files_source/git_repository" />
-      <div className="row wraps">
-        <Button
-          variant="default"
-          size="compact-sm"
-          disabled={git.url === ''}
-          loading={looking.isPending}
-          onClick={() => looking.mutate()}
-        >
-          Look for its variables
-        </Button>
-        <span role="status" className="small wrap">
-          {looking.error === null ? null : <span style={{ color: 'var(--bad)' }}>{looking.error.message}</span>}
-          {looking.data === undefined ? null : (
-            <span className="state good">
-              {looking.data.length === 0 ? 'It declares no variables' : `It declares ${looking.data.length} variables`}
-            </span>
-          )}
-        </span>
-      </div>
+      <Look label="Look for its variables" isDisabled={git.url === ''} looking={looking}>
+        {looking.data === undefined ? null : (
+          <span className="state good">
+            {looking.data.length === 0 ? 'It declares no variables' : `It declares ${looking.data.length} variables`}
+          </span>
+        )}
+      </Look>
       <NameField {...{ body, change, problem }} />
       {variables.map(({ key, value, secret }, index) => {
         const { default: fallback, description } = declared.get(key) ?? { default: null, description: null }

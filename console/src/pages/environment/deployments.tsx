@@ -33,10 +33,8 @@ const origins: Record<string, string> = {
   TERRAFORM_PROVIDER: 'by Terraform',
 }
 
-export const numberOf = ({ identifier }: Execution): string => identifier.execution_id.slice(37).split('-')[0] ?? ''
-
 export const titleOf = (row: Execution): string =>
-  `${verbs[row.trigger_action] ?? row.trigger_action} #${numberOf(row)}`
+  `${verbs[row.trigger_action] ?? row.trigger_action} #${read.numberOf(row.identifier.execution_id)}`
 
 /** What was deployed, in one line: the commit if there is one, else the names. */
 const versionOf = ({ stages }: Execution): string => {

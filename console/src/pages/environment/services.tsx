@@ -1,10 +1,11 @@
 /** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
-import { Button, Checkbox, TextInput } from '@mantine/core'
+import { Button, Checkbox } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { memo, useCallback, useState } from 'react'
 import { verbsOfSeveral } from '../../api/actions.ts'
 import * as read from '../../api/queries.ts'
+import { FilterField } from '../../ui/filter-field.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
@@ -133,7 +134,7 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
               <th className="of-time optional">Deployed</th>
             </tr>
           </thead>
-          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={45} columns={chosen === null ? 6 : 7}>
+          <VirtualRows rows={rows} keyOf={({ service }) => service.id} height={40} columns={chosen === null ? 6 : 7}>
             {(row, place) => (
               <ServiceRow
                 {...row}
@@ -212,14 +213,10 @@ const Found = ({
   return (
     <div className="stack">
       <div className="row wraps">
-        <TextInput
-          aria-label="Filter services"
-          placeholder="Filter"
-          leftSection={<Icon name="search" size={14} />}
+        <FilterField
+          label="Filter services"
           value={q}
-          onChange={(event) =>
-            void navigate({ to: '.', search: { q: event.currentTarget.value || undefined }, replace: true })
-          }
+          onChange={(text) => void navigate({ to: '.', search: { q: text || undefined }, replace: true })}
         />
         <span className="push">{create}</span>
       </div>

@@ -78,6 +78,25 @@ const registryFields: readonly FieldSpec[] = [
   describing,
 ]
 
+/** A name, with what else is known of it in small. */
+const Named = ({ name, notes }: { name: string | undefined; notes: readonly (string | null | undefined)[] }) => (
+  <>
+    <span className="strong">{name}</span>
+    {notes.map((note) =>
+      note ? (
+        <p key={note} className="dim small wrap">
+          {note}
+        </p>
+      ) : null,
+    )}
+  </>
+)
+
+const usingServices = {
+  path: 'associatedServices',
+  count: (row: { associated_services_count: number }) => row.associated_services_count,
+}
+
 const loginWords = { CREDENTIALS: 'with a login', ANONYMOUS: 'without a login', NOT_POSSIBLE: 'not possible' }
 
 export const Registries = ({ organizationId }: Props) => (
@@ -87,19 +106,13 @@ export const Registries = ({ organizationId }: Props) => (
     path="containerRegistry"
     right="write"
     fields={registryFields}
-    users={{ path: 'associatedServices', count: (row) => row.associated_services_count }}
+    users={usingServices}
     consequence="Services that use it cannot pull their image any more."
     empty={<p>Images are pulled from registries. Public ones need no login.</p>}
     columns={[
       {
         title: 'Registry',
-        show: ({ name, url, description }) => (
-          <>
-            <span className="strong">{name}</span>
-            <p className="dim small wrap">{url}</p>
-            {description ? <p className="dim small wrap">{description}</p> : null}
-          </>
-        ),
+        show: ({ name, url, description }) => <Named name={name} notes={[url, description]} />,
       },
       { title: 'Kind', isTight: true, isOptional: true, show: ({ kind }) => registryKinds[kind ?? ''] ?? kind },
       {
@@ -130,18 +143,13 @@ export const Charts = ({ organizationId }: Props) => (
     path="helmRepository"
     right="write"
     fields={chartFields}
-    users={{ path: 'associatedServices', count: (row) => row.associated_services_count }}
+    users={usingServices}
     consequence="Helm services that use it cannot be deployed any more."
     empty={<p>Charts of helm services come from chart repositories, or from git.</p>}
     columns={[
       {
         title: 'Repository',
-        show: ({ name, url }) => (
-          <>
-            <span className="strong">{name}</span>
-            <p className="dim small wrap">{url}</p>
-          </>
-        ),
+        show: ({ name, url }) => <Named name={name} notes={[url]} />,
       },
       { title: 'Kind', isTight: true, isOptional: true, show: ({ kind }) => chartKinds[kind ?? ''] ?? kind },
     ]}
@@ -179,18 +187,13 @@ export const GitTokens = ({ organizationId }: Props) => (
     path="gitToken"
     right="write"
     fields={gitFields}
-    users={{ path: 'associatedServices', count: (row) => row.associated_services_count }}
+    users={usingServices}
     consequence="Services that use it cannot read their repository any more."
     empty={<p>A git token reads private repositories, and writes statuses of commits and comments on pull requests.</p>}
     columns={[
       {
         title: 'Token',
-        show: ({ name, description }) => (
-          <>
-            <span className="strong">{name}</span>
-            {description ? <p className="dim small wrap">{description}</p> : null}
-          </>
-        ),
+        show: ({ name, description }) => <Named name={name} notes={[description]} />,
       },
       { title: 'Host', isOptional: true, show: ({ git_api_url: url }) => <span className="dim">{url}</span> },
       { title: 'Ends', isTight: true, isOptional: true, show: ({ expired_at: at }) => <Time at={at} /> },

@@ -4,89 +4,85 @@ import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import * as read from '../../api/queries.ts'
-import { Answer, Empty } from '../../ui/notices.tsx'
+import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { type Column, Rows } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import { hasReleases, type Shown } from './shown.ts'
 
+type Execution = NonNullable<
+  Awaited<ReturnType<NonNullable<ReturnType<typeof read.serviceHistory>['queryFn']>>>
+>[number] & { id: string }
+
+/** The commit, else the image, else the number of the deployment. */
+const versionOf = ({ id, details }: Execution): string => {
+  const { commit, image_name: image = '', tag } = details
+  if (commit != null) return `${commit.git_commit_id.slice(0, 7)} ${commit.message.split('\n')[0]}`
+  return image === '' && tag === undefined ? `#${read.numberOf(id)}` : `${image}${tag === undefined ? '' : `:${tag}`}`
+}
+
 export const Deployments = ({ service }: Shown) => {
-  const { kind, id, environmentId, name } = service
-  const releases = useQuery({ ...read.releases(kind, id, environmentId), enabled: hasReleases(service) })
-  const history = useQuery(read.serviceHistory(kind, id, environmentId))
+  const { kind, id: serviceId, environmentId, name } = service
+  const releases = useQuery({ ...read.releases(kind, serviceId, environmentId), enabled: hasReleases(service) })
+  const history = useQuery(read.serviceHistory(kind, serviceId, environmentId))
   const may = useMay()
   const [asked, ask] = useState<string | null>(null)
   const byExecution = new Map((releases.data ?? []).map((each) => [each.execution_id, each]))
+  const columns: readonly Column<Execution>[] = [
+    {
+      title: 'Version',
+      show: (row) => (
+        <>
+          <Link
+            to="/e/$environmentId/deployments/$executionId"
+            params={{ environmentId, executionId: row.id }}
+            search={{ service: serviceId }}
+            className="main clip"
+            style={{ display: 'block', maxWidth: 420 }}
+          >
+            {versionOf(row)}
+          </Link>
+          {byExecution.get(row.id)?.is_current === true ? <span className="chip good">Serving</span> : null}
+        </>
+      ),
+    },
+    { title: 'Result', isTight: true, show: ({ status }) => <StateMark state={status} /> },
+    {
+      title: 'By',
+      isOptional: true,
+      show: ({ auditing_data: audit }) => <span className="dim">{audit.triggered_by}</span>,
+    },
+    { title: 'When', isTight: true, show: ({ auditing_data: audit }) => <Time at={audit.created_at} /> },
+    {
+      title: 'Actions',
+      isTight: true,
+      show({ id }) {
+        const release = byExecution.get(id)
+        return release?.was_successful === true && !release.is_current && may('deploy') ? (
+          <Button size="compact-sm" variant="default" onClick={() => ask(release.id)}>
+            Roll back to this
+          </Button>
+        ) : null
+      },
+    },
+  ]
+  const rows = history.data?.map((each) => ({ ...each, id: each.identifier.execution_id }))
   return (
-    <Answer of={history}>
-      {(rows) =>
-        rows.length === 0 ? (
-          <Empty title="It was never deployed" />
-        ) : (
-          <Scroll label="Deployments" isCard>
-            <table className="list">
-              <thead>
-                <tr>
-                  <th>Version</th>
-                  <th className="tight">Result</th>
-                  <th className="optional">By</th>
-                  <th className="tight">When</th>
-                  <th className="tight">
-                    <span className="hidden-text">Actions</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map(({ identifier, status, auditing_data: audit, details }) => {
-                  const release = byExecution.get(identifier.execution_id)
-                  const words =
-                    details.commit === null || details.commit === undefined
-                      ? `${details.image_name ?? ''}${details.tag === undefined ? '' : `:${details.tag}`}`
-                      : `${details.commit.git_commit_id.slice(0, 7)} ${details.commit.message.split('\n')[0]}`
-                  return (
-                    <tr key={identifier.execution_id}>
-                      <td style={{ maxWidth: 420 }}>
-                        <Link
-                          to="/e/$environmentId/deployments/$executionId"
-                          params={{ environmentId, executionId: identifier.execution_id }}
-                          search={{ service: id }}
-                          className="main clip"
-                          style={{ display: 'block' }}
-                        >
-                          {words === '' ? `#${identifier.execution_id.slice(37).split('-')[0]}` : words}
-                        </Link>
-                        {release?.is_current === true ? <span className="chip good">Serving</span> : null}
-                      </td>
-                      <td className="tight">
-                        <StateMark state={status} />
-                      </td>
-                      <td className="dim optional">{audit.triggered_by}</td>
-                      <td className="tight">
-                        <Time at={audit.created_at} />
-                      </td>
-                      <td className="tight">
-                        {release?.was_successful === true && !release.is_current && may('deploy') ? (
-                          <Button size="compact-sm" variant="default" onClick={() => ask(release.id)}>
-                            Roll back to this
-                          </Button>
-                        ) : null}
-                      </td>
-                    </tr>
-                  )
-                })}
-              </tbody>
-            </table>
-            {asked === null ? null : (
-              <PlanDialog
-                action={{ verb: 'rollback', target: { id, name, kind, environmentId }, to: asked }}
-                onClose={() => ask(null)}
-              />
-            )}
-          </Scroll>
-        )
-      }
-    </Answer>
+    <>
+      <Rows
+        label="Deployments"
+        of={{ data: rows, error: history.error, refetch: history.refetch }}
+        columns={columns}
+        empty={<Empty title="It was never deployed" />}
+      />
+      {asked === null ? null : (
+        <PlanDialog
+          action={{ verb: 'rollback', target: { id: serviceId, name, kind, environmentId }, to: asked }}
+          onClose={() => ask(null)}
+        />
+      )}
+    </>
   )
 }
