@@ -123,7 +123,7 @@ test('the server takes the settings of the values as they were meant', options, 
 /** What the chart decides, and what nothing would come of: it publishes no router, and there is no Docker engine. */
 const decided = /^(SLIPWAY_(HOST|PORT|DOCKER|DATA_DIR|MASTER_KEY_FILE|ADMIN_TOKEN|OIDC_CLIENT_SECRET)|DATABASE_URL)$/
 const idle =
-  /^(DOCKER_HOST|SLIPWAY_(ROUTER_.*|ACME_.*|HSTS_SECONDS|DOMAIN|API_HOST|PORT_RANGE|EXTRA_PORTS|ENGINE_(SOCKETS|IMAGES)|SAMPLE|CLUSTER_MODULES|VOLUME_SIZES|(SLEEP_AFTER|SCALE_UP|SCALE_DOWN)_SECONDS|LIMIT_(CERTIFICATES|DISK_GB)))$/
+  /^(DOCKER_HOST|SLIPWAY_(ROUTER_.*|ACME_.*|HSTS_SECONDS|DOMAIN|API_HOST|PORT_RANGE|EXTRA_PORTS|ENGINE_(SOCKETS|IMAGES)|SAMPLE|(CLUSTER|DATABASE)_MODULES|VOLUME_SIZES|(SLEEP_AFTER|SCALE_UP|SCALE_DOWN)_SECONDS|LIMIT_(CERTIFICATES|DISK_GB)))$/
 
 test('values may have every setting of the guide that acts there, and no other', () => {
   const guide = readFileSync(new URL('../../docs/guides/configuration.md', import.meta.url), 'utf8')

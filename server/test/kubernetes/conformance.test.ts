@@ -70,7 +70,7 @@ describe('kubernetes runtime', { skip, concurrency: 4 }, () => {
   conform({
     create,
     declared: {
-      abilities: new Set(['volumes', 'tcp-ports', 'udp-ports']),
+      abilities: new Set(['volumes', 'tcp-ports', 'udp-ports', 'apps']),
       ...{ scalesItself: true, rollsItself: true, sharesPorts: false },
     },
     visit: (url) => createVisit(admin)(url),
