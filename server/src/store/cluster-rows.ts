@@ -16,6 +16,9 @@ export const namesKubernetesSql = (row: string): string => `${namesSql(row)} and
 export const isKubernetesSql = (row: string): string => `(exists (select from node k where ${namesKubernetesSql(row)})
   or exists (select from managed_cluster u where u.id = ${row}.id and u.sealed is not null))`
 
-/** Whether requests to the hosts of a service of this id come to our router: those of a Kubernetes cluster do not. */
-export const isRoutedSql = (serviceId: string): string => `not exists (select from service_state placed
-  join node place on place.id = placed.cluster_id where placed.service_id = ${serviceId} and ${isKubernetesSql('place')})`
+/**
+ * Whether requests to the hosts of a service of this id come to our router: those of a Kubernetes cluster do not. One
+ * value, for the planner answers an `exists` by reading all services.
+ */
+export const isRoutedSql = (serviceId: string): string => `coalesce((select not ${isKubernetesSql('place')}
+  from service_state placed join node place on place.id = placed.cluster_id where placed.service_id = ${serviceId}), true)`

@@ -121,7 +121,8 @@ export const siblingsSql = `
       'branch', coalesce(${branchPaths.map((path) => `s.spec #>> '{${path},branch}'`).join(', ')}),
       'commit', (select r.commit ->> 'git_commit_id' from service_state t join release r on r.id = t.current_release_id
         where t.service_id = s.id),
-      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default), 'built_in', s.spec -> 'built_in', 'is_routed', ${isRoutedSql('s.id')},
+      'host', (select min(r.host) from route r where r.service_id = s.id and r.is_default),
+      'built_in', s.spec -> 'built_in', 'is_routed', ${isRoutedSql('s.id')},
       'outside', (select json_agg(json_build_object('inside', p -> 'internal_port', 'outside', p -> 'external_port',
           'protocol', p -> 'protocol') order by at)
         from jsonb_array_elements(s.spec -> 'ports') with ordinality as ports (p, at)
