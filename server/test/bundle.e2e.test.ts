@@ -53,13 +53,22 @@ test('a build of the bundle that is killed at any instant leaves none or a whole
   const home = mkdtempSync(join(tmpdir(), 'slipway-bundle-'))
   const place = join(home, 'bundle-1')
   const program = new URL('../../bin/bundle.ts', import.meta.url).pathname
-  const isThere = (): boolean => readdirSync(home).length > 0
+  /** Null: nothing is there, or it was renamed just now. */
+  const filesThere = (): number | null => {
+    const [name] = readdirSync(home)
+    try {
+      return name === undefined ? null : readdirSync(join(home, name)).length
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+      throw error
+    }
+  }
   try {
     // As soon as it writes, and at the instants after.
     for (const files of [0, 1, 4]) {
       const child = spawn(process.execPath, [program, place], { env, stdio: 'ignore' })
       const ended = once(child, 'exit')
-      const written = (): boolean => isThere() && readdirSync(join(home, readdirSync(home)[0]!)).length >= files
+      const written = (): boolean => (filesThere() ?? -1) >= files
       await until(() => child.exitCode !== null || written(), { what: 'the build to write', timeoutMs: 30_000 })
       child.kill('SIGKILL')
       await ended
