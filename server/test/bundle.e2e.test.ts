@@ -66,8 +66,10 @@ test('a build of the bundle that is killed at any instant leaves none or a whole
   try {
     // As soon as it writes, and at the instants after.
     for (const files of [0, 1, 4]) {
-      const child = spawn(process.execPath, [program, place], { env, stdio: 'ignore' })
-      const ended = once(child, 'exit')
+      const child = spawn(process.execPath, [program, place], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+      child.stderr.resume()
+      // Not its exit: the bundler is a process of its own, which has the same stderr and may write for a moment more.
+      const ended = once(child, 'close')
       const written = (): boolean => (filesThere() ?? -1) >= files
       await until(() => child.exitCode !== null || written(), { what: 'the build to write', timeoutMs: 30_000 })
       child.kill('SIGKILL')

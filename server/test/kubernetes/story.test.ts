@@ -1,9 +1,18 @@
 /** One whole environment on a real cluster, through the API: from its first deployment until nothing of it is left. */
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { findTool } from '../../src/builds/tools.ts'
+import { createHelmTool } from '../../src/runtimes/kubernetes/helm/tool.ts'
 import type { Json } from '../support/api.ts'
 import { isSettled } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
+import { chartArchive, shopFiles } from './cluster/chart.ts'
 import {
   type Place,
   publicPort,
@@ -12,10 +21,14 @@ import {
   needsOwnNode as skip,
   startPlace,
 } from './cluster/place.ts'
+import { privateLogin } from './cluster/registry.ts'
 
 const patience = { timeoutMs: 60_000 }
-const place = (skip === false ? await startPlace() : {}) as Place
-const { call, organizationId, admin, registryId, clusterId, ownerId, must } = place
+const folder = mkdtempSync(join(tmpdir(), 'slipway-story-'))
+const helm = createHelmTool(() => findTool('helm', {}), join(folder, 'helm'))
+const place = (skip === false ? await startPlace(undefined, helm) : {}) as Place
+after(() => rmSync(folder, { recursive: true, force: true }))
+const { call, organizationId, admin, registry, registryId, clusterId, ownerId, must } = place
 const base = `/organization/${organizationId}`
 
 const kinds = [
@@ -47,10 +60,9 @@ const settles = async (environmentId: string, wanted: string): Promise<void> => 
     return states.every((state) => isSettled(state))
   }
   await until(isRest, { ...patience, what: `the environment to be ${wanted}` }).catch(() => {})
-  const logs = states.every((state) => state === wanted)
-    ? ''
-    : JSON.stringify((await call('GET', `/environment/${environmentId}/logs`)).body).slice(-3000)
-  assert.deepEqual(new Set(states), new Set([wanted]), logs)
+  const logs = (await call('GET', `/environment/${environmentId}/logs`)).body as Json[]
+  const errors = JSON.stringify(logs.filter(({ error }) => error !== null)).slice(-3000)
+  assert.deepEqual(new Set(states), new Set([wanted]), errors)
 }
 const act = async (environmentId: string, action: string, wanted: string): Promise<void> => {
   await must('POST', `/environment/${environmentId}/${action}`)
@@ -64,6 +76,17 @@ const jobBody = (name: string, schedule: Json): Json => ({
   source: { image: { registry_id: registryId, image_name: 'shop/app', tag: '1' } },
 })
 
+/** A repository with one chart, without host names; its URL. */
+const startCharts = async (): Promise<string> => {
+  const deployment = { 'templates/others.yaml': 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {}\n' }
+  const archive = await chartArchive('shop', shopFiles('1.0.0', deployment))
+  const index = 'apiVersion: v1\nentries:\n  shop:\n  - version: 1.0.0\n    urls:\n    - shop-1.0.0.tgz\n'
+  const server = createServer(({ url }, answer) => answer.end(url === '/shop-1.0.0.tgz' ? archive : index))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  after(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
 const pageOf = async (id: string): Promise<string> => {
   const { results } = await must('GET', `/container/${id}/link`)
   const url: string | undefined = results.find((one: Json) => one.url.startsWith('tcp:'))?.url
@@ -76,7 +99,7 @@ const pageOf = async (id: string): Promise<string> => {
 const shows = (id: string, page: string): Promise<unknown> =>
   until(async () => (await pageOf(id)) === page, { ...patience, what: `${id} to show ${page}` })
 
-test('an environment with a database, jobs and containers lives its whole life and leaves nothing', {
+test('an environment with a database, jobs, a private image and a chart lives its whole life and leaves nothing', {
   skip,
 }, async () => {
   const project = await must('POST', `${base}/project`, { name: 'shop' })
@@ -96,7 +119,16 @@ test('an environment with a database, jobs and containers lives its whole life a
   )
   const clock = { cronjob: { scheduled_at: '0 3 * * *', entrypoint: 'sh -c', arguments: ['echo the clock'] } }
   const cron = await must('POST', `/environment/${id}/job`, jobBody('nightly', clock))
-  const one = await must('POST', `/environment/${id}/container`, body('api'))
+  const login = { name: 'private images', kind: 'GENERIC_CR', url: registry.url.origin, config: privateLogin }
+  const { id: privateId } = await must('POST', `${base}/containerRegistry`, login)
+  const ofPrivate = { registry_id: privateId, image_name: 'private/app' }
+  const one = await must('POST', `/environment/${id}/container`, body('api', ofPrivate))
+  const charts = { name: 'charts', kind: 'HTTPS', url: await startCharts(), skip_tls_verification: false, config: {} }
+  const { id: repository } = await must('POST', `${base}/helmRepository`, charts)
+  const chart = await must('POST', `/environment/${id}/helm`, {
+    ...{ name: 'shop', auto_deploy: false, arguments: [], timeout_sec: 60 },
+    source: { helm_repository: { repository, chart_name: 'shop', chart_version: '1.0.0' } },
+  })
   const two = await must(
     'POST',
     `/environment/${id}/container`,
@@ -105,6 +137,7 @@ test('an environment with a database, jobs and containers lives its whole life a
   await act(id, 'deploy', 'DEPLOYED')
   await shows(one.id, 'first')
   await shows(two.id, 'first')
+  assert.equal((await must('GET', `/helm/${chart.id}/status`)).state, 'DEPLOYED')
   const variables = JSON.stringify((await must('GET', `/environment/${id}/environmentVariable`)).results)
   assert.match(variables, /GREETING/, `outputs of ${migrate.id}`)
   const hosts = (await must('GET', `/container/${one.id}/link`)).results.map(({ url }: Json) => url)

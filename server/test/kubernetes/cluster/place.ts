@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after } from 'node:test'
 import { newId } from '../../../src/lib/ids.ts'
 import type { Pin } from '../../../src/lib/net/pinned-connector.ts'
+import type { HelmTool } from '../../../src/runtimes/kubernetes/helm/tool.ts'
 import { createOpenKubernetes } from '../../../src/runtimes/kubernetes/kubernetes.ts'
 import { accessManifest } from '../../../src/runtimes/kubernetes/rights.ts'
 import { type Json, startApi, type TestApi } from '../../support/api.ts'
@@ -59,14 +60,14 @@ export const atRest = ({ must }: Pick<Place, 'must'>, path: string, timeoutMs = 
 export const pageOf = ({ admin }: Pick<Place, 'admin'>, environmentId: string, serviceId: string): Promise<string> =>
   askService(admin, `slipway-${environmentId}`, `s-${serviceId}`, 8080)
 
-/** Ends with the test file. `pin`: of connections to the API server. */
-export const startPlace = async (pin: Pin = toCluster.checkMachine): Promise<Place> => {
+/** Ends with the test file. `pin`: of connections to the API server. `helm`: what installs charts. */
+export const startPlace = async (pin: Pin = toCluster.checkMachine, helm?: HelmTool): Promise<Place> => {
   const ownerId = newId()
   const registry = await startNodeRegistry()
   const { call, organizationId } = await startApi({
     engines: createFakeEngines(),
     openKubernetes: createOpenKubernetes(pin),
-    kubernetes: { outbound: onlyRegistry(() => registry), ownerId },
+    kubernetes: { outbound: onlyRegistry(() => registry), ownerId, helm },
     allow: [outsideAddress()],
   })
   const admin = await openCluster()

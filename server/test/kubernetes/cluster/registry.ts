@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { createOutbound, type Outbound } from '../../../src/lib/net/outbound.ts'
 import { type FakeRegistry, imageOf, startFakeRegistry } from '../../support/docker/fake-registry.ts'
 import { busyboxLayer } from './image.ts'
-import { host, ownNode } from './scene.ts'
+import { host, ownNode, port } from './scene.ts'
 
 /** The address of this machine as the node knows it: the one before its own. */
 export const outsideAddress = (): string => host.replace(/\d+$/, (last) => String(Number(last) - 1))
@@ -28,12 +28,20 @@ export const leadTo = (registry: string, url: string): void => {
   writeFileSync(join(folder, 'hosts.toml'), text)
 }
 
-/** With `shop/app:1`, which has a user of its own, `shop/root:1`, which has none, and `library/redis:7`. */
+/** By which `private/app:1` is pulled. */
+export const privateLogin = { username: 'reader', password: 'a word' }
+
+/**
+ * With `shop/app:1`, which has a user of its own, the same as `private/app:1`, which needs the login, `shop/root:1`, which
+ * has no user, and `library/redis:7`.
+ */
 export const startNodeRegistry = async (): Promise<FakeRegistry> => {
-  const registry = await startFakeRegistry('none', outsideAddress())
+  const basic = `${privateLogin.username}:${privateLogin.password}`
+  const registry = await startFakeRegistry({ basic, under: 'private/' }, outsideAddress())
   leadTo(registry.host, registry.url.origin)
   leadTo('docker.io', registry.url.origin)
-  registry.publish('shop/app:1', imageOf(await busyboxLayer(), { ...run, User: '10001' }))
+  for (const name of ['shop/app:1', 'private/app:1'])
+    registry.publish(name, imageOf(await busyboxLayer(), { ...run, User: '10001' }))
   registry.publish('shop/root:1', imageOf(await busyboxLayer({ nothing: '' }), run))
   registry.publish('library/redis:7', imageOf(await busyboxLayer(databasePrograms), run))
   return registry
@@ -41,7 +49,7 @@ export const startNodeRegistry = async (): Promise<FakeRegistry> => {
 
 /** An outbound client for whom every registry is that one. */
 export const onlyRegistry = (registry: () => FakeRegistry): Outbound => {
-  const local = createOutbound({ allow: ['loopback', outsideAddress()] })
+  const local = createOutbound({ allow: ['loopback', outsideAddress(), `${host}:${port}`, host] })
   return {
     ...local,
     open: (wanted) => {

@@ -80,7 +80,7 @@ export interface FakeRegistry {
   close(): Promise<void>
 }
 
-export type Auth = 'none' | { basic: string } | { token: string; realm?: string }
+export type Auth = 'none' | { basic: string; under?: string } | { token: string; realm?: string }
 
 export const challengeOf = (realm: string, scope = 'repository:any:pull'): string =>
   `Bearer realm="${realm}",service="images",scope="${scope}"`
@@ -95,7 +95,7 @@ const json = (
   return true
 }
 
-/** `auth`: `basic` and `token` are the `user:password` that it admits. */
+/** `auth`: `basic` and `token` are the `user:password` that it admits; `under`: what alone needs it, such as `team/`. */
 export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.1'): Promise<FakeRegistry> => {
   const asked: string[] = []
   const tags = new Map<string, { bytes: Buffer; type: string }>()
@@ -112,7 +112,7 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
     return isLogin(request, auth.token) ? json(response, 200, { token: issued }) : json(response, 401, {})
   }
   const refuse = (request: IncomingMessage, response: ServerResponse): boolean => {
-    if (auth === 'none') return false
+    if (auth === 'none' || ('basic' in auth && !request.url!.startsWith(`/v2/${auth.under ?? ''}`))) return false
     const isAdmitted =
       'basic' in auth ? isLogin(request, auth.basic) : request.headers.authorization === `Bearer ${issued}`
     if (isAdmitted) return false
