@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { testDatabase } from '../../test/support/database.ts'
+import { standIn } from '../../test/support/stand-in.ts'
 import type { BuildRequest, Destination } from '../builds/builder.ts'
 import type { ImageAccess } from '../images/images.ts'
 import { DeploymentError } from '../lib/errors.ts'
@@ -73,7 +74,7 @@ const start = async () => {
     }
     const found = async (_asked: BuildRequest, inner: AbortSignal, to?: Destination) =>
       (await to!.find('c0ffee', inner))?.reference ?? null
-    return { key: clusterId === local ? 'local' : clusterId, builder: { build, built: found } } as unknown as Cluster
+    return standIn<Cluster>({ key: clusterId === local ? 'local' : clusterId, builder: { build, built: found } })
   }
   const nameOf = ({ repository, tag }: ImageAccess): string => `${repository}@${tag}`
   const builder = createPushedBuilder(

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
+import { standIn } from '../../test/support/stand-in.ts'
 import { type Heard, hearSocket } from '../../test/support/streams.ts'
 import { until } from '../../test/support/until.ts'
 import type { Principal } from '../api/auth/principal.ts'
@@ -154,7 +155,7 @@ test('a reader that takes nothing is ended, and costs the others nothing', async
     },
     end: (problem) => void ends.push(problem),
   }
-  const principal = { organizationId, role: null, account: null } as unknown as Principal
+  const principal = standIn<Principal>({ organizationId, role: null, account: null })
   followOrganization(parts, principal, stuck)
   const heard = await hear()
   await until(() => sent.length > 0, { what: 'the first frame' })

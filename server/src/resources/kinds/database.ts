@@ -87,8 +87,8 @@ type DatabaseSpec = {
   cpu: number
   memory: number
   storage: number
-  /** Id of its volume. */
-  volume_id: string
+  /** Id of its volume, which one in the mode MANAGED has not. */
+  volume_id?: string
   /** Its only port; rows from before databases could be public have none. */
   ports?: Port[]
 }
@@ -188,7 +188,7 @@ const refuseManagedFields = ({ instance_type: size, disk_type: disk }: Body): vo
 }
 
 const complete = async (body: Body, context: Context, change: Change<DatabaseSpec>): Promise<DatabaseSpec> => {
-  if (body.mode === 'MANAGED') return (await completeManaged(body, context, change)) as unknown as DatabaseSpec
+  if (body.mode === 'MANAGED') return completeManaged(body, context, change)
   refuseManagedFields(body)
   const { id, previous } = change
   const before = previous?.spec
@@ -202,7 +202,7 @@ const complete = async (body: Body, context: Context, change: Change<DatabaseSpe
   const whole = { ...kept, ports, built_in: builtInValuesOf(id, type, ports) }
   return before === undefined
     ? { ...whole, volume_id: newId(), ...newCredentials(id, type) }
-    : { ...whole, volume_id: before.volume_id }
+    : { ...whole, volume_id: before.volume_id! }
 }
 
 const patientProbe = { initial_delay_seconds: 0, period_seconds: 2, timeout_seconds: 5, success_threshold: 1 }
@@ -224,7 +224,7 @@ const workloadOfDatabase = (kept: DatabaseSpec): WorkloadSpec => {
     max_running_instances: 1,
     healthchecks: { readiness_probe },
     ports: ports ?? portsOf(type, 'PRIVATE', []),
-    storage: [{ id, type: 'FAST_SSD', size: storage, mount_point: dataPath }],
+    storage: [{ id: id!, type: 'FAST_SSD', size: storage, mount_point: dataPath }],
     arguments: [],
   })
   return {

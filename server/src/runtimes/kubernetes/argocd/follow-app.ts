@@ -22,7 +22,7 @@ export const createAppFollower = ({ objects, clock, argoNamespace }: FollowParts
     signal: AbortSignal,
   ): Promise<T> => {
     const over = new AbortController()
-    let found: { is: T } | null = null
+    const found: { is: T }[] = []
     await followObjects<Application>(
       objects,
       clock,
@@ -31,20 +31,20 @@ export const createAppFollower = ({ objects, clock, argoNamespace }: FollowParts
         onChange: (change) => {
           const app =
             change.type === 'ALL' ? (change.items[0] ?? null) : change.type === 'DELETED' ? null : change.object
-          const is = found === null ? check(app) : null
+          const is = found.length === 0 ? check(app) : null
           if (is === null) return
-          found = { is }
+          found.push({ is })
           over.abort()
         },
       },
       AbortSignal.any([signal, over.signal]),
     ).catch((error: unknown) => {
-      if (found !== null) return
+      if (found.length > 0) return
       signal.throwIfAborted()
       throw asDeploymentError(error, 'the Argo CD application of the service')
     })
-    if (found === null) signal.throwIfAborted()
-    return (found as unknown as { is: T }).is
+    if (found.length === 0) signal.throwIfAborted()
+    return found[0]!.is
   }
 
   const ready = async (workload: AppWorkload, report: (seen: Progress) => void, signal: AbortSignal): Promise<void> => {
