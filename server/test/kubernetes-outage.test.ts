@@ -107,11 +107,12 @@ const end = (cluster: MemoryCluster): void => {
   cluster.speak()
 }
 
-for (const at of ['start', 'ready'] as const)
+for (const at of ['start', 'ready', 'switch', 'drain', 'retire'] as const)
   for (const [what, outage] of outages)
     test(`${what} for a minute at the step ${at}: few questions, nothing stuck, and the deployment goes on`, async (t) => {
       const { cluster, pass, roll, revisions } = await start(t)
-      const old = createWorkload(program, { readyTimeoutMs: 180_000 })
+      // Less than the outage takes.
+      const old = createWorkload(program, { readyTimeoutMs: 30_000 })
       const first = roll(old)
       await pass(60, first.isOver)
       assert.equal(await first.result, 'done')
@@ -125,9 +126,9 @@ for (const at of ['start', 'ready'] as const)
         begin(cluster, outage)
       })
       await pass(60)
-      assert.equal(second.isOver(), false)
+      if (second.isOver()) assert.fail(`${await second.result}; ${second.waits.join('; ')}`)
       const asked = cluster.asked.length - before
-      assert.ok(asked > 2 && asked < 130, `${asked} requests in a minute`)
+      assert.ok(asked >= 2 && asked < 130, `${asked} requests in a minute`)
       end(cluster)
       await pass(120, second.isOver)
       assert.equal(await second.result, 'done', second.waits.join('; '))

@@ -29,13 +29,14 @@ const record = `insert into deployment_step (deployment_id, service_id, name, re
   returning 1`
 
 const maxTries = 4
+const longestPauseMs = 8000
 /** How long a step usually waits for something that is away before it fails with that as its cause. */
 const usualWaitMs = 120_000
 
 const retryPauseMs = (error: unknown, tries: number): number | null => {
   if (!(error instanceof DeploymentError) || error.next === 'stop') return null
   if (error.next === 'retry') return tries < maxTries ? 500 * 2 ** (tries - 1) : null
-  return 2000
+  return Math.min(1000 * 2 ** (tries - 1), longestPauseMs)
 }
 
 const seconds = (ms: number): number => Math.round(ms / 1000)
@@ -68,27 +69,35 @@ export const attempt = async <T>(
   onWait: (error: DeploymentError) => void,
   mostWaitMs = usualWaitMs,
 ): Promise<T> => {
-  const deadline = AbortSignal.timeout(deadlineMs)
-  const both = AbortSignal.any([signal, deadline])
+  const [late, ended] = [new AbortController(), new AbortController()]
+  clock.sleep(deadlineMs, ended.signal, { ref: false }).then(
+    () => late.abort(),
+    () => {},
+  )
+  const both = AbortSignal.any([signal, late.signal])
   const startedMs = clock.monotonicMs()
   let last: unknown
-  for (let tries = 1; ; tries += 1) {
-    try {
-      both.throwIfAborted()
-      return await orLeft(work(both), both)
-    } catch (error) {
-      signal.throwIfAborted()
-      if (deadline.aborted)
-        throw (
-          last ??
-          new DeploymentError('step_timeout', `The step ${name} did not finish within ${seconds(deadlineMs)} s.`)
-        )
-      const pauseMs = retryPauseMs(error, tries)
-      if (pauseMs === null || clock.monotonicMs() - startedMs > mostWaitMs) throw error
-      if (String(last) !== String(error)) onWait(error as DeploymentError)
-      last = error
-      await clock.sleep(pauseMs, both).catch(() => {})
+  try {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        both.throwIfAborted()
+        return await orLeft(work(both), both)
+      } catch (error) {
+        signal.throwIfAborted()
+        if (late.signal.aborted)
+          throw (
+            last ??
+            new DeploymentError('step_timeout', `The step ${name} did not finish within ${seconds(deadlineMs)} s.`)
+          )
+        const pauseMs = retryPauseMs(error, tries)
+        if (pauseMs === null || clock.monotonicMs() - startedMs > mostWaitMs) throw error
+        if (String(last) !== String(error)) onWait(error as DeploymentError)
+        last = error
+        await clock.sleep(pauseMs, both).catch(() => {})
+      }
     }
+  } finally {
+    ended.abort()
   }
 }
 

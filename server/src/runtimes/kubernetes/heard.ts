@@ -1,0 +1,35 @@
+/** Time as a cluster has it for its work: while its API server is away, it can neither start anything nor tell. */
+import { isPassing } from '../../lib/kubernetes/watch.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { ServiceKey } from '../runtime.ts'
+import { namespaceOf } from './manifests/describe.ts'
+import { type Objects, pathOf } from './objects.ts'
+
+const lookMs = 5000
+const answerMs = 3000
+
+/** Resolves when the cluster has answered for `ms` altogether; rejects with the signal's reason when aborted. */
+export const heardFor = async (
+  { api }: Pick<Objects, 'api'>,
+  clock: Pick<Clock, 'sleep'>,
+  { environmentId }: ServiceKey,
+  ms: number,
+  signal: AbortSignal,
+): Promise<void> => {
+  const path = pathOf('Namespace', undefined, namespaceOf(environmentId))
+  /** Whether it answers from its store, be it with a refusal. */
+  const answers = (): Promise<boolean> =>
+    api.get(path, { signal, deadlineMs: answerMs }).then(
+      () => true,
+      (error: unknown) => !isPassing(error),
+    )
+  let wasHeard = true
+  for (let leftMs = ms; leftMs > 0; ) {
+    const sleptMs = Math.min(leftMs, lookMs)
+    await clock.sleep(sleptMs, signal)
+    const isHeard = await answers()
+    signal.throwIfAborted()
+    if (isHeard && wasHeard) leftMs -= sleptMs
+    wasHeard = isHeard
+  }
+}
