@@ -18,6 +18,7 @@ const skip = ownNode === undefined && 'it needs the cluster of the tests, whose 
 
 test(`after each of ${kills} kill -9 the deployment ends final, and the cluster has what was wanted`, {
   skip,
+  timeout: 120_000 + kills * 60_000,
 }, async (context) => {
   const seed = Number(process.env.SLIPWAY_TEST_SEED ?? Date.now() % 1_000_000)
   context.diagnostic(`seed ${seed}`)
