@@ -32,7 +32,8 @@ test('a deployment goes on after the API server stood still for a minute, and so
     await must('POST', `${path}/deploy`, { image_tag: '1' })
   }
   const ends = async (page: string): Promise<void> => {
-    assert.equal(await atRest(place, path), 'DEPLOYED', page)
+    const state = await atRest(place, path)
+    if (state !== 'DEPLOYED') assert.fail(`${page}: ${JSON.stringify(await must('GET', `${path}/status`))}`)
     await until(async () => (await pageOf(place, id, service)).startsWith(`200 ${page}`), {
       ...patience,
       what: `${page} to serve`,

@@ -136,6 +136,14 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     /check the variables, files and command of the service\.$/,
   ],
   [
+    'its machine does not reach the API server',
+    waiting('CreateContainerConfigError', 'failed to sync secret cache: timed out waiting for the condition'),
+    [],
+    'cannot_start',
+    false,
+    /^A machine of the cluster cannot ask its API server for what the container needs \(failed to sync/,
+  ],
+  [
     'it runs as root',
     waiting('CreateContainerConfigError', 'container has runAsNonRoot and image will run as root'),
     [],

@@ -70,11 +70,20 @@ const pulling = (image: string, text: string): Verdict => {
   )
 }
 
+/** How machines speak of an API server that is away for a moment. */
+const unreached =
+  /failed to sync|timed out waiting|i\/o timeout|handshake timeout|deadline exceeded|connection (refused|reset)|no route to host|service unavailable|too many requests|etcdserver/i
+
 const configError = (message: string): Verdict => {
   if (/runAsNonRoot|non-root|cannot verify user/i.test(message))
     return final(
       'runs_as_root',
       `The image runs as root or as a user without a number, which environments on a Kubernetes cluster do not allow (${message}): set USER to a number in its Dockerfile, or ask the operator of this server for another user (SLIPWAY_KUBERNETES_RUN_AS).`,
+    )
+  if (unreached.test(message))
+    return passing(
+      'cannot_start',
+      `A machine of the cluster cannot ask its API server for what the container needs (${message}).`,
     )
   return final(
     'configuration_error',
