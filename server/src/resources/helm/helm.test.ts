@@ -55,8 +55,8 @@ test('a chart of a git repository and files of values are answered as repositori
   }
   const made = await create({ source: { git_repository }, values_override: { file }, arguments: ['--wait'] })
   const { owner, name, root_path } = made.source.git.git_repository
-  assert.deepEqual([owner, name, root_path], ['example', 'charts', '/shop'])
-  assert.deepEqual(made.values_override.file.git.paths, ['values/prod.yaml'])
+  assert.deepEqual([owner, name, root_path], ['example', 'charts', '/shop/'])
+  assert.deepEqual(made.values_override.file.git.paths, ['/values/prod.yaml'])
   assert.equal(made.values_override.file.git.git_repository.owner, 'example')
   const edited = await sent('PUT', `/helm/${made.id}`, { timeout_sec: 30 }, 200)
   assert.deepEqual({ ...edited, updated_at: made.updated_at, source: made.source }, { ...made, timeout_sec: 30 })
