@@ -2,10 +2,16 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Type, { type TSchema } from 'typebox'
 import { loosely } from './loosely.ts'
-import { Anything, Flag, List, Maybe, Nullable, OneOf, Open, Text, Whole } from './schema.ts'
+import { Anything, Flag, List, Maybe, Nullable, OneOf, Open, Ref, Text, Whole } from './schema.ts'
 
 const number = Type.Number({ minimum: 0, maximum: 10 })
 const jsonText = Object.assign({}, Text(), { 'x-json-text': true }) as TSchema
+
+const reference = Ref('helm_repository')
+const source = Type.Object(
+  { git: Maybe(Nullable(Open())), chart: Maybe(Nullable(Type.Object({ repository: Maybe(Nullable(reference)) }))) },
+  { 'x-as-read': { git: ['from', 'git'], chart: ['repository'] } },
+)
 
 const read: [schema: TSchema, sent: unknown, expected: unknown][] = [
   [Whole(0), '8080', 8080],
@@ -25,6 +31,13 @@ const read: [schema: TSchema, sent: unknown, expected: unknown][] = [
   [jsonText, [], '[]'],
   [jsonText, 503, '503'],
   [Nullable(jsonText), false, 'false'],
+  [reference, { id: 'x', name: 'y' }, 'x'],
+  [source, { from: { git: { url: 'u' } } }, { from: { git: { url: 'u' } }, git: { url: 'u' } }],
+  [
+    source,
+    { repository: { repository: { id: 'x' } } },
+    { repository: { repository: { id: 'x' } }, chart: { repository: 'x' } },
+  ],
 ]
 
 const kept: [schema: TSchema, sent: unknown][] = [
@@ -58,6 +71,9 @@ const kept: [schema: TSchema, sent: unknown][] = [
   [Text(), 8080],
   [Text(), { a: 1 }],
   [jsonText, '{"a":1}'],
+  [reference, { id: 1 }],
+  [source, { git: { url: 'u' }, repository: { repository: { id: 'x' } } }],
+  [source, { from: { git: 'u' }, repository: null }],
   [jsonText, null],
   [Whole(0), ['1']],
   [Nullable(Whole(0)), null],

@@ -1,6 +1,7 @@
 /**
  * Bodies as existing clients write them: their forms send numbers and booleans as text, and a value where a field holds
- * JSON as text (`x-json-text`). Pure. A text becomes the number or the boolean that its schema wants only if it is
+ * JSON as text (`x-json-text`); and whoever changes a record sends it as it was read, also where that has another form
+ * than a request (`x-as-read`: by name of a field, the path at which records have it). Pure. A text becomes the number or the boolean that its schema wants only if it is
  * exactly how that is written; never where the schema also takes a text. What comes out is checked, kept and answered
  * like what was sent as it should be.
  */
@@ -36,6 +37,26 @@ const fieldsOf = (properties: Record<string, Json>, value: Record<string, unknow
   return read
 }
 
+const under = (value: unknown, path: readonly string[]): unknown =>
+  path.reduce((inner, name) => (isObject(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value)
+
+/** A field that was sent as requests have it wins over all that was read. */
+const asSent = (paths: Record<string, string[]>, value: Record<string, unknown>): Record<string, unknown> => {
+  const names = Object.keys(paths)
+  if (names.some((name) => isObject(value[name]))) return value
+  const found = names.flatMap((name) => {
+    const read = under(value, paths[name]!)
+    return isObject(read) ? [[name, read] as const] : []
+  })
+  return found.length === 0 ? value : { ...value, ...Object.fromEntries(found) }
+}
+
+/** Records show what a reference leads to. */
+const referred = (value: unknown): unknown => (isObject(value) && typeof value.id === 'string' ? value.id : value)
+
+const objectOf = (json: Json, value: Record<string, unknown>): Record<string, unknown> =>
+  fieldsOf(json.properties!, json['x-as-read'] === undefined ? value : asSent(json['x-as-read'], value))
+
 const oneOf = (variants: readonly Json[], value: unknown): unknown => {
   const variant = variants.find((each) => fits(each, value))
   if (variant !== undefined) return loosely(variant, value)
@@ -52,7 +73,8 @@ export const loosely = (schema: TSchema, value: unknown): unknown => {
   if (json.anyOf !== undefined) return oneOf(json.anyOf, value)
   if (typeof value === 'string') return fromText(json, value)
   if (json['x-json-text'] === true && value !== null && value !== undefined) return JSON.stringify(value)
+  if (typeof json['x-ref'] === 'string') return referred(value)
   if (Array.isArray(value)) return json.items === undefined ? value : eachOf(json.items, value)
-  if (isObject(value)) return json.properties === undefined ? value : fieldsOf(json.properties, value)
+  if (isObject(value)) return json.properties === undefined ? value : objectOf(json, value)
   return value
 }

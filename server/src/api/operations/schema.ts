@@ -94,6 +94,7 @@ export type Json = Record<string, unknown> & {
   items?: Json
   anyOf?: Json[]
   default?: unknown
+  'x-as-read'?: Record<string, string[]>
 }
 
 /** Whether a value is of the type that a schema asks for. */

@@ -120,7 +120,8 @@ test('a domain that leads to a service is 409, here and elsewhere, until it is t
 test('what is no host name of a user is 400', async () => {
   const { id } = await application()
   const wrong = ['shop', '*.shop.example', 'a..example', '-a.example', '10.0.0.1', 'a b.example', 'http://a.example']
-  for (const domain of [...wrong, 'a.example.', 'mine.localhost', `${'a'.repeat(64)}.example`])
+  const more = ['a.example/b', 'a.example?b', 'a.example#b', 'a.example\\b', 'a%2eexample', 'a\t.example']
+  for (const domain of [...wrong, ...more, 'a.example.', 'mine.localhost', `${'a'.repeat(64)}.example`])
     assert.match((await bring(id, domain, 400)).message, /domain/)
   assert.equal((await bring(id, 'bücher.example')).domain, 'xn--bcher-kva.example')
   await bring(id, 'www.mine.localhost')

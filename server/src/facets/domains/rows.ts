@@ -1,6 +1,6 @@
 /** Custom domains as rows: which names are valid, which service has one, and the routes that follow from it. */
-import { domainToASCII } from 'node:url'
 import { conflict, invalidField } from '../../lib/errors.ts'
+import { hostName } from '../../lib/net/domain-name.ts'
 import { isWildcard, wildcardOf, withoutStar } from '../../router/table/wildcard.ts'
 import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
@@ -103,7 +103,7 @@ const refuseWildcard = (wildcard: string, { domain = '', apiHost = '', acme }: R
 /** The normalized form of a domain; throws a 400 for names that cannot be used. */
 export const completeDomain = (sent: string, reserved: Reserved): string => {
   const name = sent.trim()
-  const domain = isWildcard(name) ? `*.${domainToASCII(name.slice(2))}` : domainToASCII(name)
+  const domain = isWildcard(name) ? `*.${hostName(name.slice(2))}` : hostName(name)
   const labels = withoutStar(domain).split('.')
   const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
   if (!isName || /^\d+$/.test(labels.at(-1)!))

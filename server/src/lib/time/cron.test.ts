@@ -31,6 +31,8 @@ test('what is no expression of five fields is none', () => {
     '1,,2 * * * *',
     '1-2-3 * * * *',
     '-1 * * * *',
+    'constructor',
+    '__proto__',
   ])
     assert.equal(parseCron(text), null, text)
 })

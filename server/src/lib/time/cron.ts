@@ -29,15 +29,15 @@ const fields: readonly Field[] = [
   { from: 0, to: 7, names: dayNames },
 ]
 
-const shortcuts: Record<string, string> = {
-  '@yearly': '0 0 1 1 *',
-  '@annually': '0 0 1 1 *',
-  '@monthly': '0 0 1 * *',
-  '@weekly': '0 0 * * 0',
-  '@daily': '0 0 * * *',
-  '@midnight': '0 0 * * *',
-  '@hourly': '0 * * * *',
-}
+const shortcuts: ReadonlyMap<string, string> = new Map([
+  ['@yearly', '0 0 1 1 *'],
+  ['@annually', '0 0 1 1 *'],
+  ['@monthly', '0 0 1 * *'],
+  ['@weekly', '0 0 * * 0'],
+  ['@daily', '0 0 * * *'],
+  ['@midnight', '0 0 * * *'],
+  ['@hourly', '0 * * * *'],
+])
 
 const numberOf = (text: string, { from, names }: Field): number => {
   const named = names?.indexOf(text.toUpperCase()) ?? -1
@@ -67,7 +67,7 @@ const isOpen = (text: string): boolean => text.startsWith('*') || text.startsWit
 
 /** Parses an expression; null if it is invalid. */
 export const parseCron = (text: string): Cron | null => {
-  const words = (shortcuts[text.trim().toLowerCase()] ?? text).trim().split(/\s+/)
+  const words = (shortcuts.get(text.trim().toLowerCase()) ?? text).trim().split(/\s+/)
   const sets = words.map((word, index) => (index < fields.length ? readField(word, fields[index]!) : null))
   if (sets.length !== fields.length || sets.includes(null)) return null
   const [minutes, hours, days, months, weekdays] = sets as Set<number>[]

@@ -1,6 +1,6 @@
 /** What an Argo CD app is to be on its cluster: for the deployment engine. Pure. */
 import type { DeployableKind, Source, WorkloadSpec } from '../../deployments/deployments.ts'
-import type { GitRepositorySpec } from '../service/git-source.ts'
+import { type GitRepositorySpec, plainPath, rootOf } from '../service/git-source.ts'
 
 export type AppSpec = {
   namespace: string
@@ -17,8 +17,9 @@ const repositoryOf = ({ git_repository: git }: AppSpec): GitRepositorySpec => {
 }
 
 const source = (spec: AppSpec): Source => {
-  const { url, branch, git_token_id: gitTokenId, root_path: rootPath } = repositoryOf(spec)
-  return { from: 'app', git: { url, branch, gitTokenId }, rootPath }
+  const git = repositoryOf(spec)
+  const { url, branch, git_token_id: gitTokenId } = git
+  return { from: 'app', git: { url, branch, gitTokenId }, rootPath: rootOf(git) }
 }
 
 const workload = (spec: AppSpec): WorkloadSpec => {
@@ -37,7 +38,7 @@ const workload = (spec: AppSpec): WorkloadSpec => {
     liveness: null,
     readyTimeoutMs,
     stopGraceMs: 30_000,
-    app: { repository, path: rootPath.replace(/^\/+|\/+$/g, ''), argoNamespace: spec.namespace },
+    app: { repository, path: plainPath(rootPath), argoNamespace: spec.namespace },
   }
 }
 

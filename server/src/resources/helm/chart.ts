@@ -20,12 +20,15 @@ const ChartRequest = () =>
     chart_version: Maybe(Text(128, { minLength: 1 })),
   })
 
-/** Requests and responses name the chart in different forms: existing clients expect that. */
+/** Requests and responses name the chart in different forms: existing clients expect that. Requests may have either. */
 export const SourceRequest = () =>
-  Type.Object({
-    git_repository: Maybe(Nullable(GitRepositoryRequest())),
-    helm_repository: Maybe(Nullable(ChartRequest())),
-  })
+  Type.Object(
+    {
+      git_repository: Maybe(Nullable(GitRepositoryRequest())),
+      helm_repository: Maybe(Nullable(ChartRequest())),
+    },
+    { 'x-as-read': { git_repository: ['git', 'git_repository'], helm_repository: ['repository'] } },
+  )
 
 export const Source = () =>
   Type.Union([

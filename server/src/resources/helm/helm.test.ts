@@ -41,6 +41,11 @@ test('a chart of a repository is asked for in one form and answered in the other
   )
   assert.deepEqual(judgeAnswer('createHelm', made), [])
   assert.deepEqual(await sent('GET', `/helm/${made.id}`, undefined, 200), made)
+  const again = await sent('PUT', `/helm/${made.id}`, { ...made, description: 'as it was read' }, 200)
+  assert.deepEqual(again, { ...made, description: 'as it was read', updated_at: again.updated_at })
+  const source = { ...made.source, git_repository }
+  const moved = await sent('PUT', `/helm/${made.id}`, { ...made, source }, 200)
+  assert.equal(moved.source.git.git_repository.url, git_repository.url)
 })
 
 test('a chart of a git repository and files of values are answered as repositories, and an edit keeps what it leaves out', async () => {
@@ -50,8 +55,8 @@ test('a chart of a git repository and files of values are answered as repositori
   }
   const made = await create({ source: { git_repository }, values_override: { file }, arguments: ['--wait'] })
   const { owner, name, root_path } = made.source.git.git_repository
-  assert.deepEqual([owner, name, root_path], ['example', 'charts', '/shop'])
-  assert.deepEqual(made.values_override.file.git.paths, ['values/prod.yaml'])
+  assert.deepEqual([owner, name, root_path], ['example', 'charts', '/shop/'])
+  assert.deepEqual(made.values_override.file.git.paths, ['/values/prod.yaml'])
   assert.equal(made.values_override.file.git.git_repository.owner, 'example')
   const edited = await sent('PUT', `/helm/${made.id}`, { timeout_sec: 30 }, 200)
   assert.deepEqual({ ...edited, updated_at: made.updated_at, source: made.source }, { ...made, timeout_sec: 30 })

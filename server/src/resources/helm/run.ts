@@ -1,6 +1,6 @@
 /** What a helm service installs, and how: for the deployment engine. Pure. */
 import type { ChartSpec, DeployableKind, Source, ValuePair, WorkloadSpec } from '../../deployments/deployments.ts'
-import { type GitRepositorySpec, sourceUrlOf } from '../service/git-source.ts'
+import { type GitRepositorySpec, plainPath, rootOf, sourceUrlOf } from '../service/git-source.ts'
 import type { SourceSpec, ValuesSpec } from './chart.ts'
 
 export type ChartedSpec = {
@@ -19,8 +19,7 @@ const gitOf = (git: GitRepositorySpec): Extract<ChartSpec['chart'], { git: unkno
 })
 
 export const chartIn = (source: SourceSpec): ChartSpec['chart'] => {
-  if ('git_repository' in source)
-    return { git: gitOf(source.git_repository), rootPath: source.git_repository.root_path }
+  if ('git_repository' in source) return { git: gitOf(source.git_repository), rootPath: rootOf(source.git_repository) }
   const { repository: repositoryId, chart_name: chartName, chart_version: chartVersion } = source.helm_repository
   return { repositoryId, chartName, chartVersion }
 }
@@ -30,7 +29,7 @@ const source = ({ source: of, values_override: values }: ChartedSpec): Source =>
   return {
     from: 'chart',
     chart: chartIn(of),
-    valuesFiles: git && { git: gitOf(git.git_repository), paths: git.paths },
+    valuesFiles: git && { git: gitOf(git.git_repository), paths: git.paths.map(plainPath) },
     rawValues: (raw?.values ?? []).map(({ content }) => content),
     set: values.set as ValuePair[],
     setString: values.set_string as ValuePair[],

@@ -25,6 +25,7 @@ import {
   GitRepositoryToRead,
   gitProviders,
   isInternal,
+  plainPath,
   sourceUrlOf,
 } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
@@ -173,7 +174,7 @@ const listFolders = operation({
   async run(context) {
     await checkRefs(context.db, repositoryBody, context.body, context.principal.organizationId)
     const git = completeGitRepository(context.body)
-    const folder = git.root_path.replace(/^\//, '')
+    const folder = plainPath(git.root_path)
     const names = await askingGit(async (signal) =>
       context.parts.builder.folders(await gitSourceFor(context, git), folder, signal),
     )

@@ -11,7 +11,7 @@ import { checkRefs } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import { declaredArgs, parseDockerfile } from '../../builds/preparation/dockerfile.ts'
 import { badRequest, DeploymentError, invalidField } from '../../lib/errors.ts'
-import { completeGitRepository, GitRepositoryToRead, insidePath } from '../service/git-source.ts'
+import { completeGitRepository, GitRepositoryToRead, insidePath, plainPath } from '../service/git-source.ts'
 import { readDeclarations, readValues } from '../terraform/module-text.ts'
 import { askingGit, gitSourceFor } from './git-browsing.ts'
 
@@ -23,7 +23,7 @@ interface Asked {
 const readFiles = async (context: Context, body: Asked, isWanted: (path: string) => boolean) => {
   const git = completeGitRepository(body.git_repository)
   const files = await askingGit(async (signal) =>
-    context.parts.builder.files(await gitSourceFor(context, git), git.root_path.replace(/^\//, ''), isWanted, signal),
+    context.parts.builder.files(await gitSourceFor(context, git), plainPath(git.root_path), isWanted, signal),
   )
   return files.sort((a, b) => (a.path < b.path ? -1 : 1))
 }
@@ -53,7 +53,7 @@ const checkDockerfile = operation({
   async run(context) {
     const { body, db, principal } = context
     await checkRefs(db, dockerfileBody, body, principal.organizationId)
-    const path = insidePath('/dockerfile_path', body.dockerfile_path)
+    const path = plainPath(insidePath('/dockerfile_path', body.dockerfile_path))
     const [file] = await readFiles(context as Context, body, (each) => each === path)
     if (file === undefined) throw invalidField('/dockerfile_path', 'there is no such file in the repository')
     try {
@@ -174,7 +174,7 @@ const listValues = operation({
     const { body, db, principal } = context
     await checkRefs(db, valuesBody, body, principal.organizationId)
     const { type, paths = [] } = body.mode
-    const wanted = new Set(paths.map((path, index) => insidePath(`/mode/paths/${index}`, path)))
+    const wanted = new Set(paths.map((path, index) => plainPath(insidePath(`/mode/paths/${index}`, path))))
     const isWanted = (path: string): boolean =>
       type === 'SpecificPaths' ? wanted.has(path) : /\.tfvars(\.json)?$/.test(path)
     const files = await readFiles(context as Context, body, isWanted)

@@ -66,12 +66,22 @@ const providerOf = (url: string): string => {
   return host.includes('bitbucket') ? 'BITBUCKET' : 'GITHUB'
 }
 
-/** A path inside the repository without `..`, empty parts and a slash at either end. */
+/** A path inside the repository, as it was sent: existing clients take an answer that differs for a fault. */
 export const insidePath = (field: string, path: string): string => {
-  const parts = path.split('/').filter((part) => part !== '' && part !== '.')
-  if (parts.includes('..') || /[\p{Cc}\\]/u.test(path)) throw invalidField(field, 'must stay inside the repository')
-  return parts.join('/')
+  if (path.split('/').includes('..') || /[\p{Cc}\\]/u.test(path))
+    throw invalidField(field, 'must stay inside the repository')
+  return path
 }
+
+/** The same path without empty parts, `.` and a slash at either end. */
+export const plainPath = (path: string): string =>
+  path
+    .split('/')
+    .filter((part) => part !== '' && part !== '.')
+    .join('/')
+
+/** The folder of the repository that a service is made of. */
+export const rootOf = ({ root_path: path }: Pick<GitRepositorySpec, 'root_path'>): string => `/${plainPath(path)}`
 
 /** Whether the repository is on this server itself. */
 export const isInternal = ({ url }: Pick<GitRepositorySpec, 'url'>): boolean => url === internalUrl
@@ -106,14 +116,13 @@ export const completeGitRepository = (
       'must be an https or http URL; for a private repository use a git token instead of ssh',
     )
   if (!isValidBranch(branch)) throw invalidField(`${field}/branch`, 'is not a valid branch name')
-  const root = insidePath(`${field}/root_path`, source.root_path ?? '/')
   const tokenId = source.git_token_id ?? null
   const sameToken = previous?.git_token_id === tokenId
   const same = previous?.url === url && previous.branch === branch && sameToken && previous.head_commit_id !== undefined
   return {
     url,
     branch,
-    root_path: `/${root}`,
+    root_path: insidePath(`${field}/root_path`, source.root_path ?? '/'),
     git_token_id: tokenId,
     provider: source.provider ?? providerOf(url),
     ...(isInternal({ url }) ? { repository_id: applicationId! } : {}),
@@ -186,8 +195,8 @@ export const gitSourceOf = (
 ): Source => ({
   from: 'git',
   git: { url: sourceUrlOf(git), branch: git.branch, gitTokenId: git.git_token_id },
-  rootPath: git.root_path,
-  dockerfilePath,
+  rootPath: rootOf(git),
+  dockerfilePath: plainPath(dockerfilePath),
   targetStage,
   // Left out if nothing is set: a fingerprint would distinguish null from absent.
   ...(Object.keys(limits).length === 0 ? {} : { limits }),

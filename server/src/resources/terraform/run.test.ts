@@ -12,7 +12,7 @@ const kept = (more: Partial<TerraformSpec> = {}): TerraformSpec => ({
       provider: 'GITHUB',
     },
   },
-  terraform_variables_source: { tf_var_file_paths: ['a b.tfvars'], tf_vars: [] },
+  terraform_variables_source: { tf_var_file_paths: ['/a b.tfvars'], tf_vars: [] },
   backend: { kubernetes: {} },
   engine: 'OPEN_TOFU',
   provider_version: { explicit_version: '1.9.0' },

@@ -11,7 +11,7 @@ import {
   type WorkloadSpec,
 } from '../../deployments/deployments.ts'
 import { buildLimitsIn, chosenGraceMs, toolImageIn } from '../../facets/settings/settings.ts'
-import type { GitRepositorySpec } from '../service/git-source.ts'
+import { type GitRepositorySpec, plainPath, rootOf } from '../service/git-source.ts'
 
 export type TerraformSpec = {
   terraform_files_source: { git_repository: GitRepositorySpec }
@@ -34,7 +34,7 @@ const longestSeconds = 86_400
 
 const fragmentOf = ({ dockerfile_fragment: fragment }: TerraformSpec) => {
   if (fragment === null || fragment === undefined) return null
-  return fragment.type === 'inline' ? { text: fragment.content } : { path: fragment.path }
+  return fragment.type === 'inline' ? { text: fragment.content } : { path: plainPath(fragment.path) }
 }
 
 const source = (kept: TerraformSpec): Source => {
@@ -43,7 +43,7 @@ const source = (kept: TerraformSpec): Source => {
   return {
     from: 'git',
     git: { url: git.url, branch: git.branch, gitTokenId: git.git_token_id },
-    rootPath: git.root_path,
+    rootPath: rootOf(git),
     dockerfilePath: '',
     targetStage: null,
     tool: {
@@ -87,12 +87,12 @@ const verbs: [TaskEvent, string][] = [
 
 /** A folder of the repository, without leading and trailing slashes. */
 const folderOf = ({ terraform_files_source: { git_repository: git } }: TerraformSpec): string =>
-  git.root_path.replace(/^\/+|\/+$/g, '') || '.'
+  plainPath(git.root_path) || '.'
 
 const task = (kept: TerraformSpec): TaskSpec => {
   const isOurs = kept.backend.kubernetes !== undefined
   const rest = [toolOf(kept), folderOf(kept), isOurs ? 'here' : 'elsewhere']
-  const files = kept.terraform_variables_source.tf_var_file_paths ?? []
+  const files = (kept.terraform_variables_source.tf_var_file_paths ?? []).map(plainPath)
   const commands = verbs.map(([event, verb]) => [
     event,
     { entrypoint: ['/bin/slipway-module'], arguments: [verb, ...rest, ...files] },

@@ -46,6 +46,9 @@ test('a terraform service is created from what clients send, and answered with a
     [false, { kubernetes: {} }, 600, false, 'TERRAFORM'],
   )
   assert.equal(made.terraform_files_source.git.git_repository.name, 'infra')
+  const paths = { ...variables().terraform_variables_source, tf_var_file_paths: ['/live/eu.tfvars', './x.tfvars'] }
+  const told = await sent('PUT', `/terraform/${made.id}`, { terraform_variables_source: paths }, 200)
+  assert.deepEqual(told.terraform_variables_source, paths)
   const edited = await sent('PUT', `/terraform/${made.id}`, { auto_deploy_config: { auto_deploy: true } }, 200)
   assert.deepEqual([edited.auto_deploy, edited.engine], [true, 'TERRAFORM'])
   assert.deepEqual(edited.dockerfile_fragment, { type: 'inline', content: 'RUN true' })

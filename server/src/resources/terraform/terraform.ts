@@ -83,7 +83,10 @@ const engines = ['TERRAFORM', 'OPEN_TOFU']
 
 const spec = Type.Object({
   auto_deploy_config: Maybe(AutoDeploy()),
-  terraform_files_source: Type.Object({ git_repository: GitRepositoryRequest() }),
+  terraform_files_source: Type.Object(
+    { git_repository: GitRepositoryRequest() },
+    { 'x-as-read': { git_repository: ['git', 'git_repository'] } },
+  ),
   terraform_variables_source: Maybe(VariablesSource()),
   backend: Backend(),
   engine: OneOf(engines),
