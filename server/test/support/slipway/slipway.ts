@@ -136,7 +136,7 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
           if (ended()) throw new Error(`slipway ended with ${child!.exitCode}:\n${printed.slice(-4000)}`)
           return (await fetch(`${url}/readyz`).catch(() => null))?.ok
         },
-        { timeoutMs: 30_000, what: 'slipway to be ready' },
+        { timeoutMs: 90_000, what: 'slipway to be ready' },
       )
     },
     async api(method, path, body, headers = {}) {
