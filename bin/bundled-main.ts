@@ -12,8 +12,6 @@ import { constants, Script } from 'node:vm'
 
 interface Server {
   serve(): Promise<void>
-  /** Loads what `serve` needs later. */
-  load(): Promise<unknown>
 }
 
 const file = join(__dirname, 'server.cjs')
@@ -75,5 +73,5 @@ const keepLater = (): void => {
 const script = compile()
 const loaded = { exports: {} as Server }
 script.runInThisContext()(require, loaded, filename)
-if (process.argv[2] === '--prepare') void loaded.exports.load().then(() => keepCode(preparedCode))
+if (process.argv[2] === '--prepare') keepCode(preparedCode)
 else void loaded.exports.serve().then(keepLater)

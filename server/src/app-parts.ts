@@ -1,7 +1,4 @@
-/**
- * Wires the parts: the only place that does. Apart from app.ts, because loading all of it takes as long as the router
- * and the database take to start.
- */
+/** Wires the parts: the only place that does. */
 import { writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-/** Starts the router and the database, and everything else (app-parts.ts), which is loaded while those two start. */
-import type { App } from './app-parts.ts'
+/** Starts the router and the database, then all that works with them (app-parts.ts). */
+import { type App, startParts } from './app-parts.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createLog, type Log } from './lib/log.ts'
 import { tryAddresses } from './listen-addresses.ts'
@@ -33,10 +33,6 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   await tryAddresses(settings)
   const log = createLog(settings.logLevel)
   const own = createOwnRouter(settings, log)
-  const opening = openDatabase(settings, log)
-  const routing = own.start()
-  // To load it keeps this process busy: not before the other two are on their way.
-  const loading = Promise.race([opening, routing]).then(() => import('./app-parts.ts'))
-  const [database, { startParts }] = await Promise.all([opening, loading, routing])
+  const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   return startParts({ settings, log, database, own }, options)
 }

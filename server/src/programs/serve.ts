@@ -7,6 +7,7 @@ import { type App, startApp } from '../app.ts'
 import { isProgram } from '../lib/exec.ts'
 import { nameSources } from '../lib/traces.ts'
 import { readSettings, type Settings } from '../settings.ts'
+import { linkToConsole } from './console-link.ts'
 import { prepareSample } from './sample-start.ts'
 
 const forcedExitMs = 20_000
@@ -67,7 +68,6 @@ export const serve = async (): Promise<void> => {
     await checkTools(settings)
     const app = await startApp(settings, { fake: process.argv.includes('--fake') })
     onSignals(app)
-    const { linkToConsole } = await import('./console-link.ts')
     printWelcome(app, await prepareSample(app, print), await linkToConsole(app))
   } catch (error) {
     process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
