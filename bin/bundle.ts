@@ -1,7 +1,9 @@
 /**
  * bin/bundle.ts <folder>: bundles the server of this checkout, its router and their threads into a few files with all
  * packages except the API documentation page, which is loaded on first use. The folder appears complete or not at all.
+ * The server is one script, with what V8 makes of it (bin/bundled-main.ts).
  */
+import { execFileSync } from 'node:child_process'
 import {
   closeSync,
   existsSync,
@@ -16,7 +18,7 @@ import {
 import { readFile } from 'node:fs/promises'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build, type Plugin } from 'esbuild'
+import { type BuildOptions, build, type Plugin } from 'esbuild'
 
 const sources = fileURLToPath(new URL('../server/src', import.meta.url))
 const [, , folder] = process.argv
@@ -24,9 +26,8 @@ if (folder === undefined) throw new Error('which folder?')
 const place = resolve(folder)
 const half = `${place}.${process.pid}`
 
-/** What is started by its file: as a process, or as a thread. */
+/** What the server starts by its file: as a process, or as a thread. */
 const programs: Record<string, string> = {
-  main: 'main.ts',
   router: 'router/main.ts',
   'router-worker': 'router/processes/worker.ts',
   'password-thread': 'router/access/password-thread.ts',
@@ -34,7 +35,7 @@ const programs: Record<string, string> = {
   'preparation-worker': 'builds/preparation/worker.ts',
 }
 
-const isProgram = (path: string): boolean => Object.values(programs).some((program) => join(sources, program) === path)
+const beginsTraces = new Set([...Object.values(programs), 'programs/serve.ts'].map((path) => join(sources, path)))
 
 /** On the existing line, so that line numbers do not change. */
 const withTraces = `import { nameSourcesOfUncaught } from '${join(sources, 'lib/traces.ts')}'; nameSourcesOfUncaught(); `
@@ -67,7 +68,7 @@ const placed: Plugin = {
   name: 'placed',
   setup(step) {
     step.onLoad({ filter: /\.ts$/ }, async ({ path }) => ({
-      contents: (isProgram(path) ? withTraces : '') + fitPlaces(path, await readFile(path, 'utf8')),
+      contents: (beginsTraces.has(path) ? withTraces : '') + fitPlaces(path, await readFile(path, 'utf8')),
       loader: 'ts',
     }))
   },
@@ -86,37 +87,84 @@ const required: Plugin = {
   },
 }
 
+/** A package of a file of its own, which is read when it is first asked for. */
+const apart: Plugin = {
+  name: 'apart',
+  setup(step) {
+    step.onResolve({ filter: /^acme-client$/ }, ({ kind }) =>
+      kind === 'dynamic-import' ? { path: './acme-client.cjs', external: true } : null,
+    )
+  },
+}
+
+const common: BuildOptions = {
+  outdir: half,
+  bundle: true,
+  platform: 'node',
+  target: 'node24',
+  external: ['@scalar/fastify-api-reference', 'ssh2', 'yaml'],
+  plugins: [placed],
+  sourcemap: 'linked',
+  sourcesContent: false,
+  // V8 keeps the text of what it runs, twice as large where one character is not ASCII: no spaces and no comments.
+  // The licenses of packages stay in node_modules, because a bundle is never distributed.
+  minifyWhitespace: true,
+  minifySyntax: true,
+  // Node shows the line of an error that nobody catches.
+  lineLimit: 200,
+  legalComments: 'none',
+  logLevel: 'error',
+}
+
 /** `require` for packages in CommonJS; `__place` in sources is this file's address, all of them being in one folder. */
 const banner = [
   "import { createRequire as __createRequire } from 'node:module';",
   'const require = __createRequire(import.meta.url), __place = import.meta.url;',
 ].join('')
 
-const bundle = (): Promise<unknown> =>
+const bundlePrograms = (): Promise<unknown> =>
   build({
+    ...common,
     entryPoints: Object.entries(programs).map(([out, source]) => ({ in: join(sources, source), out })),
-    outdir: half,
     outExtension: { '.js': '.mjs' },
     chunkNames: '[name]-[hash]',
-    bundle: true,
     splitting: true,
     format: 'esm',
-    platform: 'node',
-    target: 'node24',
-    external: ['@scalar/fastify-api-reference', 'ssh2', 'yaml'],
-    banner: { js: banner },
     plugins: [placed, required],
-    sourcemap: 'linked',
-    sourcesContent: false,
-    // V8 keeps the text of what it runs, twice as large where one character is not ASCII: no spaces and no comments.
-    // The licenses of packages stay in node_modules, because a bundle is never distributed.
-    minifyWhitespace: true,
-    minifySyntax: true,
-    // Node shows the line of an error that nobody catches.
-    lineLimit: 200,
-    legalComments: 'none',
-    logLevel: 'error',
+    banner: { js: banner },
   })
+
+/**
+ * The server's own script is a function, which is given what a CommonJS module is, and its address. What of it is loaded
+ * by `import()` costs the rest: all that such a module shares with others is bound later, which V8 optimizes less.
+ */
+const bundleServer = (): Promise<unknown> =>
+  build({
+    ...common,
+    entryPoints: { server: join(sources, 'programs/serve.ts') },
+    plugins: [placed, apart],
+    outExtension: { '.js': '.cjs' },
+    format: 'cjs',
+    banner: { js: '(function(require,module,__place){"use strict";var exports=module.exports;' },
+    footer: { js: '})' },
+  })
+
+const bundleRest = (): Promise<unknown> =>
+  build({
+    ...common,
+    entryPoints: { main: fileURLToPath(new URL('./bundled-main.ts', import.meta.url)), 'acme-client': 'acme-client' },
+    absWorkingDir: join(sources, '..'),
+    outExtension: { '.js': '.cjs' },
+    format: 'cjs',
+  })
+
+const bundle = async (): Promise<void> => {
+  await Promise.all([bundlePrograms(), bundleServer(), bundleRest()])
+  // With our own flags, which are the server's: V8 refuses what it made under others.
+  execFileSync(process.execPath, [...process.execArgv, join(half, 'main.cjs'), '--prepare'], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+}
 
 const kept = 4
 const hourMs = 3_600_000
@@ -153,7 +201,7 @@ try {
   removeOld()
 } catch (error) {
   // Another start may have created the same one at the same time.
-  if (!existsSync(join(place, 'main.mjs'))) throw error
+  if (!existsSync(join(place, 'main.cjs'))) throw error
 } finally {
   rmSync(half, { recursive: true, force: true })
 }

@@ -25,7 +25,7 @@ const findControlPlane = async (dataDir: string): Promise<number | null> => {
   const pid = Number.parseInt(text, 10)
   if (!Number.isInteger(pid) || pid === process.pid || !isAlive(pid)) return null
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => 'main.ts')
-  return /\bmain\.(ts|mjs)\b/.test(command) ? pid : null
+  return /\bmain\.(ts|[cm]js)\b/.test(command) ? pid : null
 }
 
 /** Claims the data directory for this process. Rejects if another one has it. */

@@ -75,7 +75,7 @@ test('a build of the bundle that is killed at any instant leaves none or a whole
       child.kill('SIGKILL')
       await ended
       const left = readdirSync(home)
-      if (left.includes('bundle-1')) assert.ok(readdirSync(place).includes('main.mjs'))
+      if (left.includes('bundle-1')) assert.ok(readdirSync(place).includes('main.cjs'))
       for (const name of left) await rm(join(home, name), { recursive: true })
     }
     const { code, stderr } = await exec(process.execPath, [program, place], { env })

@@ -10,7 +10,7 @@ import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { exec } from '../lib/exec.ts'
+import { exec, isProgram } from '../lib/exec.ts'
 import type { ToolBuild } from './builder.ts'
 
 /** The configured path of each tool; default: found on PATH. */
@@ -37,11 +37,6 @@ export const readToolScript = (): Promise<string> => readFile(script, 'utf8')
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
 const recipe = (base: string) =>
   `FROM ${base.replace('sha256:', '')}\nCOPY root /\nENV PATH=/bin:/sbin:/usr/bin:/usr/sbin\n`
-
-export const isProgram = async (path: string): Promise<boolean> => {
-  const found = await stat(path).catch(() => null)
-  return found?.isFile() === true && (found.mode & 0o111) !== 0
-}
 
 /** The program's path; null if it is not found. */
 export const findTool = async (name: string, paths: ToolPaths): Promise<string | null> => {

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { stat } from 'node:fs/promises'
 
 /** How a program exited. Only the last lines of its standard error are kept: they say why. */
 export interface ExecResult {
@@ -121,4 +122,10 @@ export const exec = (file: string, args: readonly string[], options: ExecOptions
     })
     child.stdin?.on('error', () => {}).end(options.input)
   })
+}
+
+/** Whether a program that somebody may run is at this path. */
+export const isProgram = async (path: string): Promise<boolean> => {
+  const found = await stat(path).catch(() => null)
+  return found?.isFile() === true && (found.mode & 0o111) !== 0
 }

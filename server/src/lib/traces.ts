@@ -71,7 +71,7 @@ const readMap = (file: string): SourceMap | null => {
   }
 }
 
-const bundled = /(file:\/\/[^\s()]+\.mjs):(\d+):(\d+)/g
+const bundled = /(file:\/\/[^\s()]+\.[cm]js):(\d+):(\d+)/g
 
 /** A trace with the places of sources instead of those in the bundle. */
 export const nameSources = (trace: string): string => {

@@ -4,7 +4,7 @@
  */
 import type { AdminToken } from '../api/auth/admin-token.ts'
 import { type App, startApp } from '../app.ts'
-import { isProgram } from '../builds/tools.ts'
+import { isProgram } from '../lib/exec.ts'
 import { nameSources } from '../lib/traces.ts'
 import { readSettings, type Settings } from '../settings.ts'
 import { linkToConsole } from './console-link.ts'

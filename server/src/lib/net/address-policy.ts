@@ -2,7 +2,7 @@
  * Which addresses the server may connect to on a user's behalf. Pure: text and numbers in, a verdict out; names are
  * resolved elsewhere. Only the operator can widen it, with SLIPWAY_OUTBOUND_ALLOW.
  */
-import { isIPv4, isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 as isNodeIPv6 } from 'node:net'
 
 export interface Address {
   family: 4 | 6
@@ -31,6 +31,9 @@ export interface OutboundTarget {
 
 /** `guarded`: refused unless that exact address is listed. */
 type AddressClass = 'public' | 'private' | 'loopback' | 'guarded'
+
+/** What has no two colons is none; Node's own pattern takes some ms to compile. */
+const isIPv6 = (text: string): boolean => /:.*:/.test(text) && isNodeIPv6(text)
 
 const parse4 = (text: string): bigint => text.split('.').reduce((value, part) => (value << 8n) | BigInt(part), 0n)
 
@@ -115,13 +118,22 @@ const ranges: [string, AddressClass, string][] = [
   ['2001:db8::/32', 'guarded', 'a reserved address'],
 ]
 
-const table = ranges.map(([text, kind, label]) => ({ network: parseNetwork(text)!, kind, label }))
-const nat64 = parseNetwork('64:ff9b::/96')!
-const sixToFour = parseNetwork('2002::/16')!
-const global6 = parseNetwork('2000::/3')!
+const readNetworks = () => ({
+  table: ranges.map(([text, kind, label]) => ({ network: parseNetwork(text)!, kind, label })),
+  nat64: parseNetwork('64:ff9b::/96')!,
+  sixToFour: parseNetwork('2002::/16')!,
+  global6: parseNetwork('2000::/3')!,
+})
+let read: ReturnType<typeof readNetworks> | undefined
+/** Read with the first address: a start needs none. */
+const networks = () => {
+  read ??= readNetworks()
+  return read
+}
 
 /** The IPv4 address that a translating (NAT64 and similar) network would actually connect to. */
 const embedded = (address: Address): Address | undefined => {
+  const { nat64, sixToFour } = networks()
   if (isWithin(nat64, address)) return { family: 4, value: address.value & 0xffffffffn }
   if (isWithin(sixToFour, address)) return { family: 4, value: (address.value >> 80n) & 0xffffffffn }
   return undefined
@@ -130,6 +142,7 @@ const embedded = (address: Address): Address | undefined => {
 export const classify = (address: Address): { kind: AddressClass; label: string } => {
   const inner = embedded(address)
   if (inner !== undefined) return classify(inner)
+  const { table, global6 } = networks()
   const found = table.find(({ network }) => isWithin(network, address))
   if (found !== undefined) return { kind: found.kind, label: found.label }
   if (address.family === 6 && !isWithin(global6, address)) return { kind: 'guarded', label: 'a reserved address' }

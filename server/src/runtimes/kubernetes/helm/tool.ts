@@ -4,9 +4,8 @@
  */
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { isProgram } from '../../../builds/tools.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
-import { type ExecResult, ExecTimeout, exec } from '../../../lib/exec.ts'
+import { type ExecResult, ExecTimeout, exec, isProgram } from '../../../lib/exec.ts'
 import { tellingLine } from '../../../lib/last-words.ts'
 
 export interface HelmRun {
