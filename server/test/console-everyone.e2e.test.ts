@@ -3,6 +3,7 @@
  * simulated deployments: what the engine does is shown elsewhere.
  */
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import type { Browser, Locator, Page } from 'playwright-core'
 import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
@@ -19,8 +20,10 @@ const environmentSections = ['services', 'deployments', 'stages', 'previews', 'v
 const serviceSections = ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings']
 
 /** Markup, a mark that turns what follows around, an escape sequence, and a word that nothing breaks. */
-const hostile = `<img src=x onerror="hacked=1"><script>hacked=1</script>\u202egnp.exe ${'W'.repeat(150)}`
-const escaped = `\u001b[31mred\u001b[0m\u001b]0;title\u0007 `
+const longWord = 'W'.repeat(150)
+const hostile = `<img src=x onerror="hacked=1"><script>hacked=1</script>\u202egnp.exe ${longWord}`
+/** Colours, the title of a window, and a link as terminals know it. */
+const escaped = `\u001b[31mred\u001b[0m\u001b]0;title\u0007\u001b]8;;javascript:hacked=1\u001b\\here\u001b]8;;\u001b\\ `
 
 let slipway: Slipway
 let git: GitServer
@@ -140,21 +143,46 @@ const outside = `(() => {
   return [clientWidth, scrollWidth, ...wide.slice(0, 5).map((each) => each.outerHTML.slice(0, 200))]
 })()`
 
+/** Links that lead to something else than a page. */
+const strange = `[...document.querySelectorAll('a[href], form[action], iframe')]
+  .filter((each) => !/^https?:/.test(each.href ?? each.action ?? each.src))
+  .map((each) => each.outerHTML.slice(0, 300))`
+
 const isUnharmed = async (page: Page, what: string): Promise<void> => {
   assert.equal(await page.evaluate('window.hacked'), undefined, what)
   assert.equal(await page.locator('img[src="x"], main script').count(), 0, what)
+  assert.deepEqual(await page.evaluate(strange), [], `${what}: a link that leads to no page`)
   assert.deepEqual(await page.evaluate(turned), [], `${what}: what stands beside it is turned around`)
   assert.deepEqual(await page.evaluate(outside), [], `${what} is wider than its window`)
 }
 
-for (const [width, scheme] of [
-  [1440, 'light'],
-  [390, 'dark'],
+/** As if names could be so long: what git hosts, registries and clusters tell has other limits than the API. */
+const lengthen = async (page: Page, length: number): Promise<void> => {
+  await page.route(
+    () => true,
+    async (route) => {
+      if (!['fetch', 'xhr'].includes(route.request().resourceType())) return route.fallback()
+      const response = await route.fetch()
+      const text = await response.text()
+      await route.fulfill({ response, body: text.replaceAll(longWord, 'W'.repeat(length)) })
+    },
+  )
+  await visit(page, `/o/${organizationId}`)
+  await page
+    .locator('.tile', { hasText: 'W'.repeat(length) })
+    .first()
+    .waitFor()
+}
+
+for (const [width, scheme, length] of [
+  [1440, 'light', longWord.length],
+  [390, 'dark', 10_000],
 ] as const)
-  test(`what strangers have written is text and breaks no page, and axe finds nothing serious: ${width} px, ${scheme}`, {
+  test(`what strangers have written is text and breaks no page, and axe finds nothing serious: ${width} px, ${scheme}, words of ${length} letters`, {
     skip,
   }, async () => {
     const page = await signIn(adminToken, width, scheme)
+    if (length !== longWord.length) await lengthen(page, length)
     const dialogs: string[] = []
     page.on('dialog', (dialog) => dialogs.push(dialog.message()))
     for (const path of pagesOf()) {
@@ -167,21 +195,90 @@ for (const [width, scheme] of [
     await page.context().close()
   })
 
-test('a log line of a megabyte with escape sequences is text and breaks no page', { skip }, async () => {
+/** A megabyte; and one that begins another colour with each letter. */
+const longLines = [`${escaped}${hostile}${'x'.repeat(1_000_000)}`, '\u001b[31mx\u001b[32my'.repeat(100_000)]
+
+const showsLongLines = async (page: Page, what: string): Promise<void> => {
+  const first = page.locator('.log-line .text').first()
+  await first.waitFor()
+  assert.match((await first.textContent()) ?? '', /^redhere <img src=x onerror/, what)
+  await page.locator('.log-line .text', { hasText: /^xyxy/ }).first().waitFor()
+  await isUnharmed(page, what)
+  await page.getByRole('textbox', { name: 'Search the log' }).fill('onerror')
+  await page.locator('.log-line mark', { hasText: 'onerror' }).first().waitFor()
+  await page.getByRole('textbox', { name: 'Search the log' }).fill('')
+  await page.locator('label', { hasText: /^Wrap$/ }).click()
+  await isUnharmed(page, `${what}, not wrapped`)
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Download' }).click(),
+  ])
+  assert.match(download.suggestedFilename(), /^[^/\\<>\u202e]+\.log$/, what)
+  const saved = readFileSync(await download.path(), 'utf8')
+  assert.ok(saved.includes('redhere <img') && !saved.includes('\u001b') && !saved.includes('javascript:'), what)
+}
+
+test('log lines of a megabyte with escape sequences are text, break no page and are downloaded as text', {
+  skip,
+}, async () => {
   const page = await signIn(adminToken)
-  const line = `${escaped}${hostile}${'x'.repeat(1_000_000)}`
   await page.routeWebSocket(/\/deployment\/logs/, (socket) => {
     const details = { transmitter: { id: serviceId, name: hostile }, stage: { step: 'Build' } }
-    const wire = { type: 'info', timestamp: new Date().toISOString(), details, message: { safe_message: line } }
-    socket.send(JSON.stringify([wire]))
+    const wire = { type: 'info', timestamp: new Date().toISOString(), details }
+    socket.send(JSON.stringify(longLines.map((line) => ({ ...wire, message: { safe_message: line } }))))
+  })
+  await page.routeWebSocket(/\/service\/logs/, (socket) => {
+    const wire = { created_at: Date.now(), pod_name: hostile, severity_text: 'INFO' }
+    for (const message of longLines) socket.send(JSON.stringify({ ...wire, message }))
   })
   const { results } = await send('GET', `/environment/${environmentId}/deploymentHistoryV2`)
-  await page.goto(`${slipway.url}/e/${environmentId}/deployments/${results[0].identifier.execution_id}`)
-  await page.locator('.log-line .text').first().waitFor()
-  const shown = await page.locator('.log-line .text').first().textContent()
-  assert.match(shown ?? '', /^red <img src=x onerror/)
-  await isUnharmed(page, 'the log')
+  const deployment = results[0].identifier.execution_id
+  for (const path of [`/e/${environmentId}/deployments/${deployment}`, `/s/container/${serviceId}/logs`]) {
+    await page.goto(slipway.url + path)
+    await showsLongLines(page, path)
+  }
   await page.context().close()
+})
+
+test('names of strangers are text in what opens above a page, and a link to sign in leads to no other host', {
+  skip,
+}, async () => {
+  const page = await signIn(adminToken, 390)
+  await visit(page, `/e/${environmentId}/services`)
+  await page.keyboard.press('Control+k')
+  await page.locator('.palette-item').first().waitFor()
+  await isUnharmed(page, 'the search')
+  await page.keyboard.press('Escape')
+  await send('POST', `/container/${serviceId}/redeploy`)
+  await page.locator('.toast').first().waitFor()
+  await isUnharmed(page, 'a notice')
+  await page.locator('main .head').getByRole('button', { name: 'More actions' }).click()
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).click()
+  await page.getByRole('dialog').waitFor()
+  await isUnharmed(page, 'the question before a delete')
+  await page.context().close()
+  for (const to of [
+    '//evil.example',
+    '/\\evil.example',
+    '/\t/evil.example',
+    '\t//evil.example',
+    '/.//evil.example',
+    `${slipway.url}//evil.example`,
+    'javascript:hacked=1',
+  ]) {
+    const fresh = await (await browser.newContext()).newPage()
+    const left: string[] = []
+    fresh.on('request', (request) => {
+      if (new URL(request.url()).origin !== slipway.url) left.push(request.url())
+    })
+    await fresh.goto(`${slipway.url}/sign-in?to=${encodeURIComponent(to)}`)
+    await fresh.getByRole('textbox', { name: 'Token' }).fill(adminToken)
+    await fresh.keyboard.press('Enter')
+    await fresh.waitForURL('**/o/*')
+    assert.deepEqual(left, [], to)
+    await isUnharmed(fresh, to)
+    await fresh.context().close()
+  }
 })
 
 /** All that a reader may press: what looks, filters, copies or downloads. */

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { QueryClient, QueryObserver } from '@tanstack/react-query'
 import { type Change, concerns } from '../../console/src/api/changes.ts'
 import { createRefresher } from '../../console/src/api/refresh.ts'
+import { spansOf } from '../../console/src/ui/ansi.ts'
 import { createLineList, everything, type Filter, type Line } from '../../console/src/ui/log-lines.ts'
 import { createLogStore } from '../../console/src/ui/log-store.ts'
 import { until } from './support/until.ts'
@@ -25,6 +26,31 @@ const lookThrough = (list: ReturnType<typeof createLineList>): number => {
   while (!list.look(0)) looks += 1
   return looks
 }
+
+const esc = '\u001b'
+
+for (const [what, line, wanted] of [
+  ['colours', `${esc}[31mred${esc}[0m plain ${esc}[1;92mbold`, ['a31:red', ': plain ', 'a1 a32:bold']],
+  ['a colour that does not change', `${esc}[31mre${esc}[31md`, ['a31:red']],
+  ['a title, and moves of the cursor', `${esc}]0;title\u0007a${esc}[2Jb${esc}[10;5Hc`, [':abc']],
+  ['a link', `${esc}]8;;javascript:alert(1)${esc}\\here${esc}]8;;${esc}\\!`, [':here!']],
+  ['a sequence that never ends', `a${esc}]8;;https://evil.example`, [':a']],
+  ['controls of one byte', 'a\u0000\u0008\u009b31mb\u007f\r', [':a31mb']],
+  ['markup', '<b>&amp;</b>', [':<b>&amp;</b>']],
+] as const)
+  test(`of a line of a log only text and colours are left: ${what}`, () => {
+    assert.deepEqual(
+      spansOf(line).map(({ text, className }) => `${className}:${text}`),
+      wanted,
+    )
+  })
+
+test('a line has few elements, whatever its length and however often its colour changes', () => {
+  const spans = spansOf(`${esc}[31mx${esc}[32my`.repeat(100_000))
+  assert.equal(spans.length, 200)
+  assert.ok(spans.reduce((sum, { text }) => sum + text.length, 0) < 10_000)
+  assert.match(spans.at(-1)!.text, /more characters\)$/)
+})
 
 test('however many lines come, the newest are kept, and the others are counted', () => {
   const list = createLineList()

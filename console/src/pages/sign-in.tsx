@@ -15,6 +15,13 @@ const takeFromAddress = (name: 'code' | 'id_token'): string | null => {
   return found
 }
 
+/** Only a path of the console, as a browser reads it: never an address of somebody else. */
+const pathWithin = (to = '/'): string => {
+  const url = URL.parse(to, location.origin)
+  const path = url === null || url.origin !== location.origin ? '/' : url.pathname + url.search
+  return path.startsWith('//') ? '/' : path
+}
+
 const startName = 'slipway.sign-in-started'
 const longestMs = 600_000
 
@@ -48,8 +55,7 @@ export const SignIn = () => {
     setProblem(null)
     try {
       await signIn(proof)
-      // Only a path of the console: never an address of somebody else.
-      await navigate({ href: to !== undefined && /^\/(?![/\\])/.test(to) ? to : '/', replace: true })
+      await navigate({ href: pathWithin(to), replace: true })
     } catch (error) {
       const { status, code, message } = toProblem(error)
       setProblem(

@@ -29,6 +29,8 @@ const apply = (held: Set<string>, codes: string): void => {
 
 /** Longer lines are cut: a browser lays out a megabyte on one line for seconds. */
 const longest = 10_000
+/** What comes after so many changes of colour has the last one: each is an element of the page. */
+const mostSpans = 200
 
 export const spansOf = (line: string): Span[] => {
   const text = line.length > longest ? `${line.slice(0, longest)} … (${line.length - longest} more characters)` : line
@@ -37,7 +39,11 @@ export const spansOf = (line: string): Span[] => {
   let from = 0
   const add = (until: number): void => {
     const part = text.slice(from, until).replace(control, '')
-    if (part !== '') spans.push({ text: part, className: [...held].join(' ') })
+    if (part === '') return
+    const className = [...held].join(' ')
+    const last = spans.at(-1)
+    if (last !== undefined && (last.className === className || spans.length >= mostSpans)) last.text += part
+    else spans.push({ text: part, className })
   }
   for (const match of text.matchAll(sequence)) {
     add(match.index)

@@ -1,9 +1,10 @@
 /** What was deployed, when, by whom and why; two of them beside each other, and the way back. */
-import { Button, Checkbox } from '@mantine/core'
+import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
 import * as read from '../../api/queries.ts'
+import { Check } from '../../ui/check.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
@@ -66,12 +67,11 @@ const DeploymentRow = ({ row, isPicked, isFull, isNewest, pick, rollBack }: RowP
   return (
     <tr aria-selected={isPicked}>
       <td className="check">
-        <Checkbox
-          size="xs"
-          aria-label={`Compare ${titleOf(row)}`}
-          checked={isPicked}
-          disabled={isFull && !isPicked}
-          onChange={(event) => pick(event.currentTarget.checked)}
+        <Check
+          label={`Compare ${titleOf(row)}`}
+          isChecked={isPicked}
+          isDisabled={isFull && !isPicked}
+          onChange={pick}
         />
       </td>
       <td style={{ maxWidth: 380 }}>

@@ -1,10 +1,11 @@
 /** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
-import { Button, Checkbox } from '@mantine/core'
+import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { memo, useCallback, useState } from 'react'
 import { verbsOfSeveral } from '../../api/actions.ts'
 import * as read from '../../api/queries.ts'
+import { Check } from '../../ui/check.tsx'
 import { FilterField } from '../../ui/filter-field.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
@@ -55,11 +56,10 @@ const ServiceRow = memo(({ service, status, address, isChosen, choose, place }: 
       {isChosen === null ? null : (
         <td className="check">
           {isChoosable(service) ? (
-            <Checkbox
-              size="xs"
-              aria-label={`Choose ${service.name}`}
-              checked={isChosen}
-              onChange={(event) => choose([service.id], event.currentTarget.checked)}
+            <Check
+              label={`Choose ${service.name}`}
+              isChecked={isChosen}
+              onChange={(isNow) => choose([service.id], isNow)}
             />
           ) : null}
         </td>
@@ -117,12 +117,11 @@ const ServiceTable = ({ stage, rows, chosen, choose }: TableProps) => {
             <tr>
               {chosen === null ? null : (
                 <th className="check">
-                  <Checkbox
-                    size="xs"
-                    aria-label={`Choose all${stage === null ? '' : ` of ${stage}`}`}
-                    checked={count > 0 && count === ids.length}
-                    indeterminate={count > 0 && count < ids.length}
-                    onChange={(event) => choose(ids, event.currentTarget.checked)}
+                  <Check
+                    label={`Choose all${stage === null ? '' : ` of ${stage}`}`}
+                    isChecked={count > 0 && count === ids.length}
+                    isPartly={count > 0 && count < ids.length}
+                    onChange={(isNow) => choose(ids, isNow)}
                   />
                 </th>
               )}

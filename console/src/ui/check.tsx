@@ -1,0 +1,23 @@
+/** The box by which a row is chosen: the browser's own. A table makes dozens of them again with each key that filters it. */
+interface Props {
+  label: string
+  isChecked: boolean
+  /** Of those that it stands for, some are chosen. */
+  isPartly?: boolean
+  isDisabled?: boolean
+  onChange(isChecked: boolean): void
+}
+
+export const Check = ({ label, isChecked, isPartly = false, isDisabled = false, onChange }: Props) => (
+  <input
+    type="checkbox"
+    className="box"
+    aria-label={label}
+    checked={isChecked}
+    disabled={isDisabled}
+    ref={(box) => {
+      if (box !== null) box.indeterminate = isPartly
+    }}
+    onChange={(event) => onChange(event.currentTarget.checked)}
+  />
+)
