@@ -100,12 +100,16 @@ const refuseWildcard = (wildcard: string, { domain = '', apiHost = '', acme }: R
     throw invalidField(field, 'must not have a name of this server below it')
 }
 
+/** What ends a host name in a URL, is decoded there, or is left out without a word. */
+const ofUrls = /[\p{Cc}\s%/\\?#@:[\]]/u
+
 /** The normalized form of a domain; throws a 400 for names that cannot be used. */
 export const completeDomain = (sent: string, reserved: Reserved): string => {
   const name = sent.trim()
   const domain = isWildcard(name) ? `*.${domainToASCII(name.slice(2))}` : domainToASCII(name)
   const labels = withoutStar(domain).split('.')
-  const isName = domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
+  const isName =
+    !ofUrls.test(name) && domain.length <= 253 && labels.length > 1 && labels.every((one) => label.test(one))
   if (!isName || /^\d+$/.test(labels.at(-1)!))
     throw invalidField(field, 'must be a host name, such as www.shop.example')
   // Such names belong to the platform: those assigned to new services must never be taken.
