@@ -123,10 +123,11 @@ const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { dat
 
 const createFoundation = async (settings: Settings): Promise<Foundation> => {
   const log = createLog(settings.logLevel)
-  const { dataDir, routerHost: host, routerPort: port, routerTlsPort: tlsPort, hstsSeconds } = settings
+  const { dataDir, routerHost: host, routerPort: port, routerTlsPort: tlsPort, hstsSeconds, domain } = settings
   const work = createWorkRegistry(systemClock)
   const { trustedProxies, routerProcesses: processes } = settings
-  const own = createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds, processes })
+  const ways = { trustedProxies, tlsPort, hstsSeconds, ownDomain: domain, processes }
+  const own = createRouter({ dataDir, host, port, log, ...ways })
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   const shared = shareRouter(own, { database, log, work }, settings)
   await shared?.follow()
