@@ -27,6 +27,8 @@ export interface RowSpec {
   key: string
   /** Key of the floor's value, where it is another one than ours; null for rows that have no floor. */
   floorKey?: string | null
+  /** Our side has measured the floor too, both by turns. */
+  byTurns?: boolean
   /** `max` for what must never happen: a median would hide it. Default `median`. */
   over?: 'median' | 'max'
 }
@@ -113,7 +115,7 @@ const shorten = (value: number | null): number | null => (value === null ? null 
 
 const toRow = (spec: RowSpec, floors: Sample[], ours: Sample[], reasons: string[]): Row => {
   const floorKey = spec.floorKey === undefined ? spec.key : spec.floorKey
-  const floor = floorKey === null ? null : valueOver(floors, floorKey, spec.over)
+  const floor = floorKey === null ? null : valueOver(spec.byTurns === true ? ours : floors, floorKey, spec.over)
   const own = valueOver(ours, spec.key, spec.over)
   const ratio = floor === null || own === null || floor === 0 ? null : own / floor
   return {

@@ -38,6 +38,21 @@ const askOverHttp2 = async (session: ClientHttp2Session): Promise<void> => {
   if (headers[':status'] !== 200) throw new Error(`status ${headers[':status']}`)
 }
 
+const servedMs = 20_000
+
+/** Once its certificate is served and its program answers. */
+export const untilServed = async (place: TlsPlace): Promise<void> => {
+  const agent = new Agent()
+  for (const deadline = performance.now() + servedMs; ; await new Promise((resolve) => setTimeout(resolve, 50))) {
+    const why = await askOver(place, agent).then(
+      () => null,
+      (error: Error) => error,
+    )
+    if (why === null) return
+    if (performance.now() > deadline) throw why
+  }
+}
+
 /** Keep-alive clients that send so many requests together. */
 export const sendRequests = async (place: TlsPlace, clients: number, requests: number) => {
   const agent = new Agent({ keepAlive: true, maxSockets: clients })

@@ -10,14 +10,21 @@ import { isInstalled, type PeerName, startPeer } from '../../server/test/support
 import type { Bench } from '../bench.ts'
 import type { Figure, Sample, Side } from '../figure.ts'
 import { freePort } from '../free-port.ts'
-import { cpuMicros, residentMb } from '../measure.ts'
+import { cpuMicros, median, residentMb } from '../measure.ts'
 
 const clients = 32
 const requests = 100_000
+const bursts = 12
+const burstRequests = 10_000
 const waiting = 1000
 const host = 'bench.localhost'
 const cores = availableParallelism()
 const silent = { debug() {}, info() {}, warn() {} }
+
+interface Proxy {
+  port: number
+  pid: number
+}
 
 const startProgram = async (bench: Bench): Promise<number> => {
   const program = fileURLToPath(new URL('../floors/hello.ts', import.meta.url))
@@ -27,23 +34,23 @@ const startProgram = async (bench: Bench): Promise<number> => {
   return Number(line)
 }
 
-const measureAt = async (bench: Bench, port: number, pid: number): Promise<Sample> => {
-  const load = await bench.load()
+/** Clients that send so many requests together; rejects if one of them fails. */
+const load = async (bench: Bench, port: number, count: number) => {
+  const generator = await bench.load()
   const target = { origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET', headers: { host }, clients } as const
-  const before = cpuMicros([pid])
-  const { failed, ms, p99Ms, causes } = await load.run({ ...target, expected: 200 }, requests)
+  const { failed, ms, p99Ms, causes } = await generator.run({ ...target, expected: 200 }, count)
   if (failed > 0) throw new Error(`${failed} requests failed: ${causes.join('; ')}`)
-  return { cpu: (cpuMicros([pid]) - before) / requests, perSecond: (1000 * requests) / ms, p99Ms }
+  return { perSecond: (1000 * count) / ms, p99Ms }
+}
+
+const measureAt = async (bench: Bench, { port, pid }: Proxy): Promise<Sample> => {
+  const before = cpuMicros([pid])
+  const { perSecond } = await load(bench, port, requests)
+  return { cpu: (cpuMicros([pid]) - before) / requests, perSecond }
 }
 
 /** With as many processes as there are cores, which the load generator and the program use too. */
-const rateOfAll = async (bench: Bench, port: number): Promise<number> => {
-  const load = await bench.load()
-  const target = { origin: `http://127.0.0.1:${port}`, path: '/', method: 'GET', headers: { host }, clients } as const
-  const { failed, ms, causes } = await load.run({ ...target, expected: 200 }, requests)
-  if (failed > 0) throw new Error(`${failed} requests failed: ${causes.join('; ')}`)
-  return (1000 * requests) / ms
-}
+const rateOfAll = async (bench: Bench, port: number): Promise<number> => (await load(bench, port, requests)).perSecond
 
 /** What a connection that has had one request, and waits for the next, keeps in memory. */
 const memoryOf = async (port: number, pid: number): Promise<number> => {
@@ -61,9 +68,19 @@ const memoryOf = async (port: number, pid: number): Promise<number> => {
   return kilobytes
 }
 
+/** The p99 of each proxy: the median of short bursts by turns, so that what else the machine does meets both alike. */
+const tailsOf = async (bench: Bench, proxies: readonly Proxy[]): Promise<number[]> => {
+  const seen: number[][] = proxies.map(() => [])
+  for (let burst = 0; burst < bursts; burst++)
+    for (const [index, { port }] of proxies.entries()) seen[index]!.push((await load(bench, port, burstRequests)).p99Ms)
+  return seen.map(median)
+}
+
+/** One alone has a session of its own, as our router has; those that share a port (`at`) share one, as our processes do. */
 const openPeer = async (bench: Bench, name: PeerName, target: number, at?: number) => {
   if (!isInstalled(name)) throw new Error(`${name} is not installed`)
-  const peer = await startPeer(name, { port: at ?? (await freePort()), target, silenceMs: 60_000 })
+  const wanted = { port: at ?? (await freePort()), target, silenceMs: 60_000, inOwnSession: at === undefined }
+  const peer = await startPeer(name, wanted)
   bench.onClose(() => peer.stop())
   return peer
 }
@@ -76,10 +93,10 @@ const openPeers = async (bench: Bench): Promise<Side> => {
   const haproxy = isInstalled('haproxy') ? await openPeer(bench, 'haproxy', target) : null
   return {
     async measure() {
-      const one = await measureAt(bench, nginx.port, nginx.pid)
+      const one = await measureAt(bench, nginx)
       const sample = { ...one, perSecondOfAll: await rateOfAll(bench, port) }
       if (haproxy === null) return sample
-      const { cpu } = await measureAt(bench, haproxy.port, haproxy.pid)
+      const { cpu } = await measureAt(bench, haproxy)
       return { ...sample, haproxyCpu: cpu! }
     },
   }
@@ -98,13 +115,15 @@ const openRouter = async (bench: Bench, target: number, count: number) => {
 
 const openOurs = async (bench: Bench): Promise<Side> => {
   const target = await startProgram(bench)
-  const { pid, port } = await openRouter(bench, target, 1)
+  const router = await openRouter(bench, target, 1)
+  const nginx = await openPeer(bench, 'nginx', target)
   const all = await openRouter(bench, target, cores)
   return {
     async measure(round) {
-      const one = await measureAt(bench, port, pid)
+      const [p99Ms, nginxP99Ms] = await tailsOf(bench, [router, nginx])
+      const one = { ...(await measureAt(bench, router)), p99Ms: p99Ms!, nginxP99Ms: nginxP99Ms! }
       const sample = { ...one, perSecondOfAll: await rateOfAll(bench, all.port) }
-      return round === 1 ? { ...sample, memory: await memoryOf(port, pid) } : sample
+      return round === 1 ? { ...sample, memory: await memoryOf(router.port, router.pid) } : sample
     },
   }
 }
@@ -120,7 +139,7 @@ export const figure: Figure<Bench> = {
     },
     {
       ...{ id: '9-p99', what: 'p99 of 32 keep-alive clients, nginx', unit: 'ms', key: 'p99Ms' },
-      goal: { kind: 'ratio', value: 1.2 },
+      ...{ goal: { kind: 'ratio', value: 1.2 }, floorKey: 'nginxP99Ms', byTurns: true },
     },
     { id: '9-rate', what: 'requests of 32 clients, nginx', unit: 'requests/s', goal: null, key: 'perSecond' },
     {

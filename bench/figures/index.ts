@@ -20,6 +20,7 @@ import { figure as figure7 } from './7.ts'
 import { figure as figure8 } from './8.ts'
 import { figure as figure9 } from './9.ts'
 import { figure as figure10 } from './10.ts'
+import { figure as figure10b } from './10b.ts'
 import { figure as figure11 } from './11.ts'
 import { figure as figure12 } from './12.ts'
 
@@ -42,6 +43,7 @@ export const figures: Figure<Bench>[] = [
   figure8,
   figure9,
   figure10,
+  figure10b,
   figure11,
   figure12,
   // Last: what it leaves in the tables would weigh on the others.

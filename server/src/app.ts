@@ -22,8 +22,8 @@ const openDatabase = async (settings: Settings, log: Log): Promise<Database> => 
 
 const createOwnRouter = (settings: Settings, log: Log): Router => {
   const { dataDir, routerHost: host, routerPort: port, routerTlsPort: tlsPort, hstsSeconds } = settings
-  const { trustedProxies, routerProcesses: processes } = settings
-  return createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds, processes })
+  const { trustedProxies, routerProcesses: processes, domain: ownDomain } = settings
+  return createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds, ownDomain, processes })
 }
 
 /** Resolves when requests are answered. */

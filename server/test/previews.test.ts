@@ -195,7 +195,7 @@ test('one more than a project may have waits with the reason, and goes on when a
   )
   assert.match(waiting.reason, /^The limit is 5 previews of pull requests in a project.*SLIPWAY_LIMIT_PREVIEWS\.$/)
   const { number } = waiting.pull_request
-  await commentOn(number, /waits/)
+  await commentOn(number, /waits.*The limit is 5 previews.*SLIPWAY\\_LIMIT\\_PREVIEWS\./)
   assert.equal((await environmentsOf(scene)).length, 6)
   const closed = requests.find((each) => each.number !== number)!
   await open(scene, ...requests.filter((each) => each !== closed))

@@ -1,7 +1,7 @@
 /**
  * HTTPS of a whole control plane with a real ACME server: services of the operator's domain, a domain of a user, renewal
- * while clients never stop asking, a CA that falls silent, and kill -9 in the middle of an order. The services are
- * simulated; router, database and CA are not.
+ * while clients never stop asking, a CA that refuses, limits us or falls silent, and kill -9 in the middle of an order.
+ * The services are simulated; router, database and CA are not.
  */
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
@@ -15,6 +15,7 @@ import { after, before, test } from 'node:test'
 import { type TestDatabase, testDatabase } from './support/database.ts'
 import { startGitServer } from './support/peers/git-server.ts'
 import { bundledServer, freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { refusals, startAcmeGate } from './support/tls/acme-gate.ts'
 import { type Pebble, startPebble, withoutPebble } from './support/tls/pebble.ts'
 import { createTestCa } from './support/tls/test-ca.ts'
 import { until } from './support/until.ts'
@@ -27,6 +28,7 @@ const patience = { timeoutMs: 40_000 }
 let database: TestDatabase
 let git: Awaited<ReturnType<typeof startGitServer>>
 let pebble: Pebble
+let gate: Awaited<ReturnType<typeof startAcmeGate>>
 let slipway: Slipway
 let tlsPort: number
 let httpPort: number
@@ -67,7 +69,7 @@ const issued = (host: string): Promise<unknown> =>
   )
 
 const dueNow = (host: string): Promise<unknown> =>
-  database.query(`update certificate set next_at = '-infinity' where host = $1`, [host])
+  database.query(`update certificate set next_at = '-infinity', problem = null where host = $1`, [host])
 
 const wake = (): Promise<unknown> => database.query(`select pg_notify('slipway_hosts', '')`)
 
@@ -78,6 +80,8 @@ before(async () => {
   tlsPort = await freePort()
   httpPort = await freePort()
   pebble = await startPebble({ httpPort, tlsPort })
+  const caFile = join(keys, 'acme.pem')
+  gate = await startAcmeGate(pebble, caFile)
   slipway = await prepareSlipway({
     fake: true,
     // The packages for certificates have to be whole in it.
@@ -89,8 +93,8 @@ before(async () => {
       SLIPWAY_ROUTER_TLS_PORT: String(tlsPort),
       SLIPWAY_DOMAIN: domain,
       SLIPWAY_API_HOST: apiHost,
-      SLIPWAY_ACME_DIRECTORY: pebble.directory,
-      SLIPWAY_ACME_CA_FILE: pebble.caFile,
+      SLIPWAY_ACME_DIRECTORY: gate.directory,
+      SLIPWAY_ACME_CA_FILE: caFile,
       SLIPWAY_ACME_EMAIL: 'ops@slipway.example',
     },
   })
@@ -101,6 +105,7 @@ before(async () => {
 after(async () => {
   await slipway?.kill('SIGKILL')
   await slipway?.remove()
+  gate?.close()
   await pebble?.close()
   await git?.close()
   await database?.close()
@@ -171,8 +176,9 @@ test('a domain of a user is checked, issued, and renewed while 16 clients ask, n
   await dueNow(host)
   await wake()
   const renewed = async () => (await askTls(host)).serial !== first.serial
-  await until(renewed, { what: 'the renewed certificate', ...patience })
-  isOver = true
+  await until(renewed, { what: 'the renewed certificate', ...patience }).finally(() => {
+    isOver = true
+  })
   await Promise.all(clients)
   assert.deepEqual(failures, [])
 })
@@ -197,6 +203,61 @@ test('a certificate of a user is served at once instead of the one that was orde
   await until(async () => (await shown()).serial === serial, { what: 'the one that was ordered', ...patience })
 })
 
+/** The state of the first domain, once an attempt to renew it has failed. */
+const afterFailure = async (host: string): Promise<Json> => {
+  await dueNow(host)
+  await wake()
+  await until(async () => (await rowOf(host)).problem !== null, { what: 'the reason', timeoutMs: 50_000 })
+  return (await send('GET', `/application/${service.id}/customDomain`)).results[0].certificate
+}
+
+const ordersFor = async (host: string): Promise<number> =>
+  (await database.query('select 1 from certificate_order where host = $1', [host])).length
+
+test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the old certificate serving, and is told', {
+  skip: withoutPebble,
+}, async () => {
+  const host = 'www.shop.localhost'
+  const { serial } = await askTls(host)
+  const fails = async (reason: RegExp, leastPauseMs = 0): Promise<void> => {
+    const begun = Date.now()
+    const { state, reason: said, next_attempt_at } = await afterFailure(host)
+    assert.equal(state, 'ISSUED')
+    assert.match(said, reason)
+    assert.ok(Date.parse(next_attempt_at) >= begun + leastPauseMs, `${said}: ${next_attempt_at}`)
+    assert.equal((await askTls(host)).serial, serial)
+  }
+  gate.refuse(refusals.limited)
+  await fails(/limits requests: too many certificates \(5\) already issued/, 7_200_000)
+  assert.equal(gate.met(), 1, 'it was asked again at once')
+  gate.refuse(refusals.nonces)
+  await fails(/The certificate authority.*nonce/i)
+  assert.ok(gate.met() < 10, `${gate.met()} nonces`)
+  gate.refuse(refusals.nonsense)
+  await fails(/The certificate authority/)
+  gate.refuse(null)
+  // Nobody listens there.
+  await pebble.moveHost(host, '127.0.0.9')
+  await fails(/could not verify the host: .*127\.0\.0\.9/)
+  await pebble.moveHost(host, '127.0.0.1')
+})
+
+test('an order whose last answer was lost is gone on with, and no second one is made', {
+  skip: withoutPebble,
+}, async () => {
+  const host = 'www.shop.localhost'
+  const { serial } = await askTls(host)
+  const before = await ordersFor(host)
+  gate.refuse(refusals.lost)
+  assert.match((await afterFailure(host)).reason, /did not answer/)
+  assert.equal((await askTls(host)).serial, serial)
+  gate.refuse(null)
+  await dueNow(host)
+  await wake()
+  await until(async () => (await askTls(host)).serial !== serial, { what: 'the renewed certificate', ...patience })
+  assert.equal(await ordersFor(host), before + 1)
+})
+
 test('a CA that does not answer leaves the old certificate serving, and the status says why', {
   skip: withoutPebble,
 }, async () => {
@@ -204,13 +265,9 @@ test('a CA that does not answer leaves the old certificate serving, and the stat
   const { serial } = await askTls(host)
   pebble.pause()
   try {
-    await dueNow(host)
-    await wake()
-    await until(async () => (await rowOf(host)).problem !== null, { what: 'the reason', timeoutMs: 50_000 })
-    const { results } = await send('GET', `/application/${service.id}/customDomain`)
-    assert.equal(results[0].certificate.state, 'ISSUED')
-    assert.match(results[0].certificate.reason, /did not answer/)
-    assert.ok(Date.parse(results[0].certificate.next_attempt_at) > Date.now())
+    const { state, reason } = await afterFailure(host)
+    assert.equal(state, 'ISSUED')
+    assert.match(reason, /did not answer/)
     assert.equal((await askTls(host)).serial, serial)
   } finally {
     pebble.resume()
@@ -229,10 +286,7 @@ test('a control plane that is killed in the middle of an order gets the certific
   await slipway.start()
   await issued(host)
   await until(async () => (await askTls(host).catch(() => null))?.status === 200, { what: 'HTTPS', ...patience })
-  const [{ count }] = (await database.query<{ count: number }>(
-    'select count(*)::int as count from certificate_order where host = $1',
-    [host],
-  )) as [{ count: number }]
+  const count = await ordersFor(host)
   assert.ok(count <= 2, `${count} orders`)
 })
 

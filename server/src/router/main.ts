@@ -36,6 +36,7 @@ const readArguments = () => {
       'trusted-proxies': { type: 'string', default: '' },
       'tls-port': { type: 'string' },
       'hsts-seconds': { type: 'string', default: '0' },
+      'own-domain': { type: 'string', default: '' },
       processes: { type: 'string', default: '1-1' },
       'takes-over': { type: 'boolean', default: false },
     },
@@ -45,7 +46,8 @@ const readArguments = () => {
   const trustedProxies = values['trusted-proxies'].split(',').filter((item) => item !== '')
   const wantedTlsPort = values['tls-port'] === undefined ? null : Number(values['tls-port'])
   const hstsSeconds = Number(values['hsts-seconds'])
-  const place = { dataDir, host: values.host, port: Number(values.port), wantedTlsPort, hstsSeconds }
+  const ownDomain = values['own-domain']
+  const place = { dataDir, host: values.host, port: Number(values.port), wantedTlsPort, hstsSeconds, ownDomain }
   const [least = 1, most = 1] = values.processes.split('-').map(Number)
   return { ...place, trustedProxies, numbers: { least, most }, takesOver: values['takes-over'] }
 }
@@ -74,7 +76,8 @@ const waitForLock = async (folder: string): Promise<Lock | null> => {
   }
 }
 
-const { dataDir, host, port, wantedTlsPort, hstsSeconds, trustedProxies, numbers, takesOver } = readArguments()
+const { dataDir, host, port, wantedTlsPort, hstsSeconds, ownDomain, trustedProxies, numbers, takesOver } =
+  readArguments()
 const paths = pathsOf(dataDir)
 await mkdir(paths.folder, { recursive: true, mode: 0o700 })
 await chmod(paths.folder, 0o700)
@@ -94,7 +97,7 @@ const ports = createPorts(
   report,
 )
 const book = await openTlsBook(paths.tls, say, (name, entry) => workers.setTls(name, entry))
-const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds }
+const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds, ownDomain }
 const serving = createServing({
   ...{ routes: await loadRoutes(paths.table, onBroken), ports, book, secure, trustedProxies, report },
   async save(routes) {
@@ -112,7 +115,7 @@ const workers = createWorkers({
       secure === undefined
         ? null
         : {
-            ...{ folder: paths.tls, port: secure.port, hstsSeconds, entries: book.entries() },
+            ...{ folder: paths.tls, port: secure.port, hstsSeconds, ownDomain, entries: book.entries() },
             ticketKeys: tls.ticketKeys().toString('base64'),
           },
   }),
@@ -141,7 +144,7 @@ await workers.start()
 
 const health: Health = {
   ...{ version: PROTOCOL_VERSION, pid: process.pid, host, port: httpPort, trustedProxies, processes: numbers },
-  ...{ tlsPort: secure?.port ?? null, hstsSeconds: secure?.hstsSeconds ?? 0 },
+  ...{ tlsPort: secure?.port ?? null, hstsSeconds: secure?.hstsSeconds ?? 0, ownDomain: secure?.ownDomain ?? '' },
 }
 
 const finish = async (ended: Promise<unknown>): Promise<void> => {

@@ -120,10 +120,16 @@ test('a domain that leads to a service is 409, here and elsewhere, until it is t
 test('what is no host name of a user is 400', async () => {
   const { id } = await application()
   const wrong = ['shop', '*.shop.example', 'a..example', '-a.example', '10.0.0.1', 'a b.example', 'http://a.example']
-  const more = ['a.example/b', 'a.example?b', 'a.example#b', 'a.example\\b', 'a%2eexample', 'a\t.example']
-  for (const domain of [...wrong, ...more, 'a.example.', 'mine.localhost', `${'a'.repeat(64)}.example`])
-    assert.match((await bring(id, domain, 400)).message, /domain/)
+  // A URL would decode them, or end in front of the rest.
+  const ofUrls = ['a%2eexample.com', 'b.example/..', 'c.example\\x', 'd.example?x', 'e.example#', 'f.example\r\nx']
+  const numbers = ['127.1', '0x7f.1', '1.2.3.0x10', '[::1]', 'a.example:80', 'x@b.example', '1.1.1.1.']
+  const places = ['a.example.', 'mine.localhost', 'LOCALHOST.localhost', `${'a'.repeat(64)}.example`]
+  for (const domain of [...wrong, ...ofUrls, ...numbers, ...places])
+    assert.match((await bring(id, domain, 400)).message, /domain/, domain)
   assert.equal((await bring(id, 'bücher.example')).domain, 'xn--bcher-kva.example')
+  // The same name in another spelling is the same domain.
+  for (const domain of ['XN--BCHER-KVA.example', 'BÜCHER。example', 'bü\u00adcher.example', 'ｂücher.example'])
+    await bring(id, domain, 409)
   await bring(id, 'www.mine.localhost')
 })
 

@@ -1,7 +1,7 @@
 import { domainToASCII } from 'node:url'
 
 // At these, a parser of URLs stops reading the host, decodes it, or passes over them: what was meant is not that name.
-const notOfHosts = /[/?#\\%\p{Cc}]/u
+const notOfHosts = /[\p{Cc}\s%/\\?#@:[\]]/u
 
 /** The normalized form of a host name; empty for text that is none. */
 export const hostName = (text: string): string => (notOfHosts.test(text) ? '' : domainToASCII(text))

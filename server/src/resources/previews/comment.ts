@@ -7,8 +7,17 @@ import { type Preview, readSource } from './rows.ts'
 /** By which the comment is found again. */
 const markOf = ({ id }: Preview): string => `<!-- slipway preview ${id} -->`
 
+/** Mentions and addresses are found in the finished text, where nothing is escaped any more: this keeps them apart. */
+const apart = '\u200b'
+
+/** Of a row's reason, which is shown whole (list.ts). */
+const mostReason = 500
+
 /** Names are whatever a user gave: they must not look like anything else here. */
-const plain = (name: string): string => oneLine(name, 100).replaceAll(/[\\`*_{}[\]()<>#|@!~&]/g, '\\$&')
+export const plain = (text: string, most = 100): string =>
+  oneLine(text, most)
+    .replaceAll(/[\\`*_{}[\]()<>#|@!~&]/g, '\\$&')
+    .replaceAll(/[@#!~&]|:(?=\/\/)|www(?=\.)/gi, `$&${apart}`)
 
 interface Shown {
   name: string
@@ -56,7 +65,7 @@ const headlines: Record<Preview['state'], string> = {
 export const commentOf = async (parts: Parts, preview: Preview, isOver: boolean): Promise<string> => {
   const { state, reason, environmentId, deployedCommit } = preview
   if (isOver) return `${markOf(preview)}\nThe preview of this request was removed with all that belonged to it.`
-  const said = [headlines[state], ...(reason === null ? [] : [plain(reason)])].join(' ')
+  const said = [headlines[state], ...(reason === null ? [] : [plain(reason, mostReason)])].join(' ')
   if (state !== 'ACTIVE' || environmentId === null) return `${markOf(preview)}\n${said}`
   const commit = deployedCommit === null ? [] : [`Commit ${deployedCommit.slice(0, 12)}`, '']
   return [markOf(preview), said, '', ...commit, ...(await tableOf(parts, environmentId))].join('\n')

@@ -24,6 +24,8 @@ export interface RouterOptions {
   tlsPort?: number | undefined
   /** Of the header Strict-Transport-Security; default 0: none. */
   hstsSeconds?: number
+  /** Below it are host names of the platform, for which no service answers a certificate authority; default: none. */
+  ownDomain?: string | undefined
   /** How many share the ports; default: one. */
   processes?: ProcessNumbers
 }
@@ -77,6 +79,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     trustedProxies: options.trustedProxies ?? [],
     tlsPort: options.tlsPort ?? null,
     hstsSeconds: options.hstsSeconds ?? 0,
+    ownDomain: options.ownDomain ?? '',
     processes: options.processes ?? { least: 1, most: 1 },
   }
   /** Host names that this process has given a certificate. */

@@ -17,6 +17,7 @@ export interface LaunchRequest {
   /** Null: none; 0: any free one. */
   tlsPort: number | null
   hstsSeconds: number
+  ownDomain: string
   processes: ProcessNumbers
   nodePath: string
   paths: Paths
@@ -48,7 +49,7 @@ const lastLine = async (path: string): Promise<string> => {
 }
 
 const argumentsFor = (
-  { dataDir, host, port, trustedProxies, tlsPort, hstsSeconds, processes }: LaunchRequest,
+  { dataDir, host, port, trustedProxies, tlsPort, hstsSeconds, ownDomain, processes }: LaunchRequest,
   takesOver: boolean,
 ): string[] => [
   program,
@@ -57,6 +58,7 @@ const argumentsFor = (
   ...['--trusted-proxies', trustedProxies.join(',')],
   ...['--processes', `${processes.least}-${processes.most}`],
   ...(tlsPort === null ? [] : ['--tls-port', String(tlsPort), '--hsts-seconds', String(hstsSeconds)]),
+  ...(tlsPort === null ? [] : ['--own-domain', ownDomain]),
 ]
 
 /** Its own session, no inherited environment: it must not see the control plane's secrets. */
@@ -121,13 +123,14 @@ const areSamePort = (had: number | null, wanted: number | null): boolean =>
 
 const fits = (
   health: Health,
-  { host, port, trustedProxies, tlsPort, hstsSeconds, processes }: LaunchRequest,
+  { host, port, trustedProxies, tlsPort, hstsSeconds, ownDomain, processes }: LaunchRequest,
 ): boolean =>
   health.version === PROTOCOL_VERSION &&
   health.host === host &&
   (port === 0 || health.port === port) &&
   areSamePort(health.tlsPort, tlsPort) &&
   health.hstsSeconds === (tlsPort === null ? 0 : hstsSeconds) &&
+  health.ownDomain === (tlsPort === null ? '' : ownDomain) &&
   health.processes.least === processes.least &&
   health.processes.most === processes.most &&
   health.trustedProxies.join() === trustedProxies.join()

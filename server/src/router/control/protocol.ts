@@ -17,6 +17,7 @@ export interface Health {
   /** Null: TLS is off. */
   tlsPort: number | null
   hstsSeconds: number
+  ownDomain: string
   processes: ProcessNumbers
 }
 

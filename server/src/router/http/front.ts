@@ -52,6 +52,7 @@ const isAnsweredByTls = (traffic: Traffic, client: Http1Client): boolean => {
   const verdict = judgeTls(traffic, client)
   if (verdict === null) return false
   if (verdict.kind === 'misdirected') client.sendPage('misdirected', [])
+  else if (verdict.kind === 'unanswered') client.sendPage('unasked', [])
   else if (verdict.kind === 'redirect') client.sendPage('moved', ['location', verdict.to])
   else client.sendPlain(200, ['content-type', 'text/plain', 'cache-control', 'no-store'], verdict.answer)
   return true

@@ -11,6 +11,7 @@ const statuses: Partial<Record<PageName, number>> = {
   protocol: 12,
   malformed: 13,
   misdirected: 13,
+  unasked: 12,
   elsewhere: 12,
   forbidden: 7,
   unauthorized: 16,

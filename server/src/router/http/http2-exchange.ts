@@ -319,7 +319,8 @@ export const forwardStream = (
   if (request.method === 'CONNECT') return sendStreamPage(stream, headers, 'method', '')
   const socket = stream.session?.socket
   const verdict = isEncrypted(socket) ? judgeTls(traffic, { ...request, headers, socket }) : null
-  if (verdict !== null) return sendStreamPage(stream, headers, 'misdirected', request.host)
+  if (verdict !== null)
+    return sendStreamPage(stream, headers, verdict.kind === 'unanswered' ? 'unasked' : 'misdirected', request.host)
   if (isEncrypted(socket) && isAskedAsHttp1(traffic, request)) {
     if (!request.path.startsWith('/')) return sendStreamPage(stream, headers, 'malformed', request.host)
     return forwardAsHttp1(traffic, stream, headers, received, request, hstsHeader(traffic, socket))

@@ -22,6 +22,7 @@ export type PageName =
   | 'tooLarge'
   | 'headers'
   | 'misdirected'
+  | 'unasked'
   | 'moved'
 
 interface Words {
@@ -32,6 +33,7 @@ interface Words {
 }
 
 const words: Record<PageName, Words> = {
+  unasked: { status: 404, message: (host) => `No certificate authority is asked about ${host} with this token.` },
   unknown: { status: 404, message: (host) => `There is no service at ${host}.` },
   stopped: { status: 503, message: (host) => `The service at ${host} is stopped.`, retryAfterSeconds: 30 },
   starting: { status: 503, message: (host) => `The service at ${host} is starting.`, retryAfterSeconds: 2 },

@@ -201,6 +201,7 @@ export const forwardUpgrade = (traffic: Traffic, req: Http1Client, head: Buffer,
   if (req.bodyLength !== 0) return refuse(req, 'malformed')
   const verdict = judgeTls(traffic, req)
   if (verdict?.kind === 'misdirected') return refuse(req, 'misdirected')
+  if (verdict?.kind === 'unanswered') return refuse(req, 'unasked')
   if (verdict?.kind === 'redirect') return refuse(req, 'moved', ['location', verdict.to])
   shake({ traffic, req, client, head, attempts: 0, admittedBy: undefined })
 }

@@ -18,6 +18,7 @@ export interface Beginning {
     folder: string
     port: number
     hstsSeconds: number
+    ownDomain: string
     /** Base64: whoever continues a session may come to any process. */
     ticketKeys: string
     entries: readonly (readonly [string, TlsEntry])[]

@@ -24,7 +24,8 @@ const tellWanted = (serviceId: string): void => tell({ kind: 'wanted', serviceId
 
 const begin = ({ routes, trustedProxies, tls }: Beginning): Running => {
   const book = sharedTlsBook(tls?.folder ?? '', tls?.entries ?? [])
-  const secure = tls === null ? undefined : { book, port: tls.port, hstsSeconds: tls.hstsSeconds }
+  const secure =
+    tls === null ? undefined : { book, port: tls.port, hstsSeconds: tls.hstsSeconds, ownDomain: tls.ownDomain }
   const serving = createServing({
     ...{ routes, trustedProxies, book, secure, report: limitLines() },
     // The first process has done both.

@@ -16,11 +16,18 @@ export interface Secure {
   port: number
   /** Of the header Strict-Transport-Security; 0: none. */
   hstsSeconds: number
+  /** The names below it are the platform's, and so are their certificates; '': there are none. */
+  ownDomain: string
 }
 
-export type Verdict = { kind: 'challenge'; answer: string } | { kind: 'misdirected' } | { kind: 'redirect'; to: string }
+export type Verdict =
+  | { kind: 'challenge'; answer: string }
+  | { kind: 'unanswered' }
+  | { kind: 'misdirected' }
+  | { kind: 'redirect'; to: string }
 
-const challengePath = /^\/\.well-known\/acme-challenge\/([\w-]{1,512})$/
+const challengeFolder = '/.well-known/acme-challenge/'
+const tokenForm = /^[\w-]{1,512}$/
 
 interface Asked {
   host: string
@@ -44,15 +51,29 @@ const isWantedPlain = ({ table, isTrusted }: Traffic, { host, path, headers, soc
   return headers['x-forwarded-proto'] === 'https' && isTrusted(plainAddress(socket?.remoteAddress))
 }
 
+/**
+ * A CA's question about a name of the platform is for nobody else to answer: whoever answers gets a certificate for it,
+ * and has it when the name is another service's. A CA follows us to HTTPS, too.
+ */
+const isOurQuestion = ({ ownDomain }: Secure, { host, path }: Asked): boolean =>
+  ownDomain !== '' && path.startsWith(challengeFolder) && host.endsWith(`.${ownDomain}`)
+
+const answerIn = ({ book }: Secure, { host, path }: Asked): string | undefined => {
+  const token = path.startsWith(challengeFolder) ? path.slice(challengeFolder.length) : ''
+  return tokenForm.test(token) ? book.answerTo(host, token) : undefined
+}
+
 /** Null: nothing stands in the way. */
 export const judgeTls = (traffic: Traffic, asked: Asked): Verdict | null => {
   const { secure } = traffic
   const { host, path } = asked
   if (secure === undefined) return null
-  if (isEncrypted(asked.socket)) return isMisdirected(secure, asked) ? { kind: 'misdirected' } : null
-  const token = challengePath.exec(path)?.[1]
-  const answer = token === undefined ? undefined : secure.book.answerTo(host, token)
+  const encrypted = isEncrypted(asked.socket)
+  if (encrypted && isMisdirected(secure, asked)) return { kind: 'misdirected' }
+  const answer = encrypted ? undefined : answerIn(secure, asked)
   if (answer !== undefined) return { kind: 'challenge', answer }
+  if (isOurQuestion(secure, asked)) return { kind: 'unanswered' }
+  if (encrypted) return null
   if (!secure.book.has(host) || isWantedPlain(traffic, asked)) return null
   return { kind: 'redirect', to: `https://${host}${secure.port === 443 ? '' : `:${secure.port}`}${path}` }
 }

@@ -19,6 +19,8 @@ interface Wanted {
   target: number
   /** How long a client or the target may be silent. */
   silenceMs: number
+  /** As our router is: kernels share the processors out among sessions, and then among the processes of each. */
+  inOwnSession?: boolean
 }
 
 const programs = { nginx: '/usr/sbin/nginx', haproxy: '/usr/sbin/haproxy' }
@@ -90,7 +92,10 @@ export const startPeer = async (name: PeerName, wanted: Wanted): Promise<Peer> =
   const folder = mkdtempSync(join(tmpdir(), `slipway-${name}-`))
   const file = join(folder, 'settings')
   writeFileSync(file, settings[name](wanted, folder))
-  const child: ChildProcess = spawn(programs[name], argumentsOf[name](file), { stdio: ['ignore', 'ignore', 'inherit'] })
+  const child: ChildProcess = spawn(programs[name], argumentsOf[name](file), {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    detached: wanted.inOwnSession ?? false,
+  })
   const ended = once(child, 'exit')
   await until(async () => child.exitCode !== null || (await answers(wanted.port)), { what: `${name} to answer` })
   if (child.exitCode !== null) throw new Error(`${name} ended with ${child.exitCode}`)

@@ -24,8 +24,12 @@ export interface Pebble {
   directory: string
   /** A file with what the directory's own certificate is issued by. */
   caFile: string
+  /** The same as text. */
+  ca: string
   /** The root of what it issues, PEM. */
   root(): Promise<string>
+  /** Where its name server says that a host is. */
+  moveHost(host: string, address: string): Promise<void>
   /** It stops answering, and answers again. */
   pause(): void
   resume(): void
@@ -105,6 +109,15 @@ export const startPebble = async ({
   const pebble: Pebble = {
     directory: `https://localhost:${port}/dir`,
     caFile,
+    ca: ca.certificate,
+    async moveHost(host, address) {
+      const body = JSON.stringify({ host, addresses: [address] })
+      // Addresses are added to those that are there.
+      for (const step of ['clear-a', 'add-a']) {
+        const { ok } = await fetch(`http://127.0.0.1:${dnsManagement}/${step}`, { method: 'POST', body })
+        if (!ok) throw new Error('the name server did not take the address')
+      }
+    },
     root: () => get(management, '/roots/0'),
     pause: () => void server.kill('SIGSTOP'),
     resume: () => void server.kill('SIGCONT'),
