@@ -56,7 +56,8 @@ test('what leads into a chart leads to its own pods, and its policies open no wa
   const refused: [ChartedObject[], RegExp][] = [
     [[ingress('s-other')], /leads to s-other, which is not a Service of the chart/],
     [[ingress(undefined)], /leads to something else/],
-    [[service('a', { type: 'ExternalName', externalName: 'b.test' }), ingress('a')], /leads to the ExternalName a/],
+    [[service('a', { type: 'ExternalName', externalName: 'b.test' }), ingress('a')], /does not stand for pods/],
+    [[service('a', { selector: null }), ingress('a')], /does not stand for pods/],
     [[service('a'), route({ kind: 'Bucket', name: 'a' })], /leads to something else/],
   ]
   for (const [objects, reason] of refused)

@@ -66,9 +66,11 @@ export const judgeWays = (objects: readonly ChartedObject[]): void => {
         refuse(
           `The chart's ${nameOf(object)} leads to ${words(service)}, which is not a Service of the chart: that is not possible.`,
         )
-      if (plainOf(own!.spec).type === 'ExternalName')
+      const { type, selector } = plainOf(own!.spec)
+      // What has no selector stands for any addresses that somebody writes down.
+      if (type === 'ExternalName' || Object.keys(plainOf(selector)).length === 0)
         refuse(
-          `The chart's ${nameOf(object)} leads to the ExternalName ${words(service)}: let it lead to pods of the chart.`,
+          `The chart's ${nameOf(object)} leads to the Service ${words(service)}, which does not stand for pods (an ExternalName, or no selector): that is not possible.`,
         )
     }
 }
