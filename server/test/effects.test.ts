@@ -37,8 +37,8 @@ const shownKeys = (shown: readonly Shown[]): Set<string> =>
 
 const plainKeys = new Set(Object.entries(plain).flatMap(([name, own]) => own.map((field) => keyOf(name, field))))
 
-/** What acts, or does where a module of the operator reads it. */
-const isToBeShown = ({ docker, module }: ResourceField): boolean => docker === 'acts' || module
+/** What acts, if only on some clusters. */
+const isToBeShown = ({ docker, elsewhere }: ResourceField): boolean => docker === 'acts' || elsewhere
 
 /** Fields that act, as far as anybody says, but of which no test shows it. */
 const withoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]): string[] => {

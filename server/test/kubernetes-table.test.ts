@@ -8,7 +8,7 @@ import { kubernetesAbilities } from '../src/runtimes/kubernetes/runtime.ts'
 import { abilities } from '../src/runtimes/runtime.ts'
 
 const acting = resourceFields(operations).filter(
-  ({ docker, resource }) => docker === 'acts' && serviceKinds.includes(resource),
+  ({ docker, elsewhere, resource }) => (docker === 'acts' || elsewhere) && serviceKinds.includes(resource),
 )
 const fields = [...new Map(acting.map((each) => [`${each.resource} ${each.field}`, each])).values()]
 

@@ -28,6 +28,8 @@ export interface KubernetesRow {
   engineVersion: string | null
   /** How its hosts are published, where that is not as the operator of this server says for all. */
   ingress: KeptIngress | null
+  /** Of new volumes; null: the cluster's default. */
+  storageClass: string | null
 }
 
 /** What services on a cluster need of this server. */
@@ -37,13 +39,14 @@ export type KubernetesServices = Pick<
 > &
   ChartParts
 
-/** Another way of hosts is another connection. */
-const ingressMarkSql = `coalesce(md5(c.spec ->> 'ingress'), '')`
-const ingressSql = `nullif(c.spec -> 'ingress', 'null') as ingress`
+const storageClassSql = `nullif(c.spec #>> '{advanced_settings,storageclass.fast_ssd}', '')`
+/** Another way of hosts, or of volumes, is another connection. */
+const placeMarkSql = `md5(concat(c.spec ->> 'ingress', ' ', ${storageClassSql}))`
+const placeSql = `nullif(c.spec -> 'ingress', 'null') as ingress, ${storageClassSql} as "storageClass"`
 
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
-  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') || ' ' || ${ingressMarkSql} as version, k.sealed,
-  u.engine_id as "claimedId", u.version as "engineVersion", ${ingressSql}`
+  k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') || ' ' || ${placeMarkSql} as version, k.sealed,
+  u.engine_id as "claimedId", u.version as "engineVersion", ${placeSql}`
 
 /** The clusters that are Kubernetes, or one of them. */
 export const readKubernetesRows = (db: Queryable, clusterId: string | null = null): Promise<KubernetesRow[]> =>
@@ -52,8 +55,8 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
        left join cluster_engine u on u.cluster_id = c.id
      where $1::uuid is null or c.id = $1
      union all select m.id, m.organization_id, null,
-       m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, '') || ' ' || ${ingressMarkSql},
-       jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version, ${ingressSql}
+       m.id || ' ' || m.seals || ' ' || coalesce(u.engine_id, '') || ' ' || ${placeMarkSql},
+       jsonb_build_object('kubeconfig', m.sealed), u.engine_id, u.version, ${placeSql}
      from managed_cluster m join node c on c.id = m.id left join cluster_engine u on u.cluster_id = m.id
      where m.sealed is not null and ($1::uuid is null or m.id = $1)
      order by "clusterId"`,
@@ -144,5 +147,6 @@ export const connectKubernetes = async (
   const capacity = async () => capacityOf(await kubernetes.nodes())
   const common = { ping, capacity, close: kubernetes.close, version: row.engineVersion ?? '' }
   const ingress = row.ingress === null ? services.ingress : placeOf(row.ingress)
-  return { kubernetes, runtime: await kubernetes.runtime({ ...services, ingress, ...common }) }
+  const { storageClass } = row
+  return { kubernetes, runtime: await kubernetes.runtime({ ...services, ingress, storageClass, ...common }) }
 }

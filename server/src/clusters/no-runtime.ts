@@ -37,6 +37,7 @@ export const noRuntime: Runtime = {
   abilities: new Set(),
   scalesItself: false,
   rollsItself: false,
+  growsVolumes: false,
   ingress,
   images,
   ping: refuse,

@@ -102,6 +102,10 @@ export type WorkloadSpec = Pick<
   | 'postStart'
   | 'preStop'
   | 'withoutRoot'
+  | 'machineLabels'
+  | 'apart'
+  | 'zones'
+  | 'surgePercent'
   | 'labels'
   | 'ingress'
 > & { chart?: ChartSettings; app?: AppSettings }
@@ -174,8 +178,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
   /** JSON pointers to the sizes of its volumes, in the order of its workload's. */
   sizeFields?(spec: Kept): string[]
-  /** JSON pointers to what a configuration has that this server only records. */
-  recorded?(spec: Kept): string[]
+  /** JSON pointers to what a configuration has that is only recorded; `rollsItself`: of the cluster. */
+  recorded?(spec: Kept, rollsItself: boolean): string[]
   /** What a push to a service's repository asks for besides the commit; null: nothing. Absent: it asks for nothing. */
   push?(spec: Kept): Pick<ServiceRequest, 'forceEvent'> | null
   /** The name of an action of its services in status records; default NONE. */

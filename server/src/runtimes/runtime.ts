@@ -7,6 +7,7 @@ import type { Secret } from '../lib/secret.ts'
 import type { AppObjects, AppSettings, AppToRun, Told } from './apps.ts'
 import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
+import type { Placement } from './placement.ts'
 
 /** A service inside its cluster: a pod is found by both, a container by the second. */
 export interface ServiceKey {
@@ -62,6 +63,8 @@ export interface Scaling {
   max: number
   /** What its instances use of their processor limit, on average, when there are as many as there should be: 1–1000. */
   cpuPercent: number
+  /** The same of its memory limit, where the cluster scales by itself: the larger number counts. */
+  memoryPercent?: number
   /** With 0 instances its hosts hold requests until it runs. */
   sleeps: boolean
 }
@@ -91,7 +94,7 @@ export interface ChartContent {
 }
 
 /** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
-export interface Workload {
+export interface Workload extends Placement {
   organizationId: string
   projectId: string
   environmentId: string
@@ -294,6 +297,8 @@ export interface Task {
   /** As of a workload. */
   withoutRoot?: Workload['withoutRoot']
   /** As of a workload. */
+  machineLabels?: Workload['machineLabels']
+  /** As of a workload. */
   labels?: Workload['labels']
   /** Of several attempts with one id: a later one takes the place of an earlier one. Default 1. */
   attempt?: number
@@ -404,6 +409,8 @@ export interface Runtime {
    * its way to that when a call resolves.
    */
   readonly rollsItself: boolean
+  /** A volume that is there gets the larger size that is asked for it; a smaller one leaves it as it is. */
+  readonly growsVolumes: boolean
   readonly ingress: Ingress
   readonly images: Images
   /** Rejects unless the engine answers within 3 s. */

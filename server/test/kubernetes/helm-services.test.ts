@@ -155,7 +155,7 @@ test('a chart over HTTP is installed, upgraded, failed, rolled back, stopped, st
   const variable = { key: 'WHO', value: 'Ada', is_secret: false, variable_scope: 'HELM', variable_parent_id: id }
   await must('POST', '/variable', variable)
   const plan = await must('POST', `${path}/deploy?dry_run=true`, {})
-  assert.equal(plan.stages[0].services[0].changes.objects?.length, 4, JSON.stringify(plan))
+  assert.equal(plan.stages[0].services[0].changes.objects?.length, 5, JSON.stringify(plan))
 
   const status = await deployed(path)
   assert.equal(status.running_state, 'RUNNING')

@@ -75,13 +75,17 @@ export function* unknownIn(schema: TSchema | Json, value: unknown, path: Path = 
 /** The fields of a value that are only recorded or discarded, and ask for something. */
 export function* withoutEffectIn(schema: TSchema, value: unknown): Generator<Path> {
   for (const { path, mark } of markedIn(schema, value))
-    if (mark.effect !== 'refused' && mark.module !== true) yield path
+    if (mark.effect !== 'refused' && mark.where === undefined) yield path
 }
 
-/** The fields of a value that act where a module reads them, and ask for something. */
-export function* forModulesIn(schema: TSchema, value: unknown): Generator<{ path: Path; value: unknown }> {
+/** The fields of a value that act where a module reads them, or on Kubernetes clusters, and ask for something. */
+export function* actingIn(
+  where: NonNullable<EffectMark['where']>,
+  schema: TSchema,
+  value: unknown,
+): Generator<{ path: Path; value: unknown }> {
   for (const { path, value: wanted, mark } of markedIn(schema, value))
-    if (mark.module === true) yield { path, value: wanted }
+    if (mark.where === where) yield { path, value: wanted }
 }
 
 /** What a value has at a path; undefined if there is nothing. */
@@ -113,7 +117,8 @@ export const effectSentence = (schema: unknown): string | null => {
   const mark = markOf(schema)
   if (mark === undefined) return null
   const { effect, reason, values } = mark
-  if (mark.module === true) return `${reason![0]!.toUpperCase()}${reason!.slice(1).replace(/\[(\w+)\]\([^)]*\)/, '$1')}`
+  if (mark.where !== undefined)
+    return `${reason![0]!.toUpperCase()}${reason!.slice(1).replace(/\[(\w+)\]\([^)]*\)/, '$1')}`
   const more = reason === undefined ? '' : ` ${reason[0]!.toUpperCase()}${reason.slice(1)}`
   const subject = values?.map((value) => `\`${value}\``).join(', ')
   if (effect !== 'refused') return `${subject === undefined ? '' : `${subject}: `}${idle[effect]}${more}`

@@ -43,8 +43,8 @@ export interface ResourceField {
   docker: Effect
   record: Effect
   reason: string | null
-  /** It acts where a module of the operator reads it: `recorded` elsewhere. */
-  module: boolean
+  /** It acts where a module of the operator reads it, or on Kubernetes clusters: `recorded` elsewhere. */
+  elsewhere: boolean
   operations: string[]
   /** Of a closed list, those that do what the field does. */
   values: string[]
@@ -55,8 +55,8 @@ export const resourceFields = (operations: readonly Operation[]): ResourceField[
   for (const row of operations.flatMap(fieldsOf)) {
     const [resource, docker, record] = [resourceOf(row.operation), effectOn('docker', row), effectOn('record', row)]
     const key = [resource, row.field, docker, record].join(' ')
-    const { field, reason, module } = row
-    const one = found.get(key) ?? { resource, field, docker, record, reason, module, operations: [], values: [] }
+    const { field, reason, elsewhere } = row
+    const one = found.get(key) ?? { resource, field, docker, record, reason, elsewhere, operations: [], values: [] }
     one.operations.push(row.operation.id)
     one.values = [...new Set([...one.values, ...row.values])]
     found.set(key, one)

@@ -12,8 +12,8 @@ export interface FieldRow {
   field: string
   effect: Effect
   reason: string | null
-  /** It acts where a module of the operator reads it. */
-  module: boolean
+  /** It acts on some clusters only. */
+  elsewhere: boolean
   schema: Json
   /** Of a closed list, those that do what the field does. */
   values: readonly string[]
@@ -53,7 +53,7 @@ const rowOf = (operation: Operation, { field, schema, mark }: Leaf): FieldRow =>
   field,
   effect: mark?.effect ?? 'acts',
   reason: mark?.reason ?? null,
-  module: mark?.module === true,
+  elsewhere: mark?.where !== undefined,
   schema,
   values: field.includes('=') ? [] : [...new Set(valuesOf(schema))],
 })

@@ -41,6 +41,11 @@ ACDJ | /annotations_groups… /labels_groups… | labels of the containers | ann
 ACDJ | /cpu /memory | limits of the container | requests and limits of the container |
 ACJ | /cpu_architecture | must be that of the engine | must be that of the cluster's machines |
 AC | /min_running_instances /max_running_instances /hpa.cpu.average_utilization_percent | containers, which Slipway adds and removes as they are used | replicas; with a maximum above the minimum a HorizontalPodAutoscaler, which needs metrics-server in the cluster. A minimum of 0 is refused | sleep
+AC | /hpa.memory.average_utilization_percent | only recorded | a metric of the HorizontalPodAutoscaler |
+ACJT | /deployment.affinity.node.required | only recorded | nodeSelector of the pods |
+AC | /deployment.antiaffinity.pod | only recorded | Requirred: podAntiAffinity by machine, within a version; else pods are spread over machines as well as can be |
+AC | /deployment.topology_spread.zone | only recorded | topologySpreadConstraint by zone, within a version |
+AC | /deployment.update_strategy.rolling_update.max_surge_percent | only recorded | maxSurge of the Deployment, at least 1% |
 AC | /healthchecks/readiness_probe… | asked by Slipway; an instance gets requests while it says yes | readinessProbe, of every kind |
 AC | /healthchecks/liveness_probe… | asked by Slipway, which restarts the container | livenessProbe, of every kind |
 AC | /ports/*/internal_port | port of the container | port of the container and of its Services |
@@ -51,7 +56,7 @@ AC | /ports/*/public_path | prefix at the router | path of the Ingress or HTTPRo
 AC | /ports/*/public_path_rewrite | prefix that the program sees | URLRewrite of the HTTPRoute; refused without a gateway, unless it is the public_path | path-rewrites
 ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
 ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. To ask for one where nobody orders any, and to bring one, gets a 400 |
-AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the cluster's default StorageClass | volumes
+AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the StorageClass of the cluster's advanced setting storageclass.fast_ssd, else of its default. A deploy lets it grow where that class allows it; it never shrinks | volumes
 ACJ | /arguments /entrypoint /schedule/on_start… /schedule/on_stop… /schedule/on_delete… | command of the container | command and args of the container |
 J | /schedule/cronjob/arguments /schedule/cronjob/entrypoint | command of the container | command and args of the container |
 J | /schedule/cronjob/timezone /schedule/cronjob/scheduled_at /cronjob… | Slipway's clock starts a container | Slipway's clock starts a Job; there is no CronJob |
@@ -67,7 +72,7 @@ ACJ | /security.read_only_root_filesystem | read-only root | readOnlyRootFilesys
 D | /type /version | image; MANAGED: read by the operator's module | image, as the user of its own that the image has; MANAGED: the same as on Docker |
 D | /mode | CONTAINER: a container. MANAGED: what the operator's Terraform module makes, run on the engine of Slipway's own machine | CONTAINER: a StatefulSet. MANAGED: the same as on Docker |
 D | /instance_type /disk_type /action | only with MANAGED: read by the operator's module; a plan, or the freeing of its state | the same |
-D | /storage | volume; MANAGED: read by the operator's module | PersistentVolumeClaim of the StatefulSet; MANAGED: the same as on Docker | volumes
+D | /storage | volume; MANAGED: read by the operator's module | PersistentVolumeClaim of the StatefulSet, which a deploy lets grow; MANAGED: the same as on Docker | volumes
 D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer, whose address the links and the credentials tell once it has one; variables name it as services of the environment reach it; MANAGED: the same as on Docker | tcp-ports
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts

@@ -44,8 +44,8 @@ export interface EffectMark {
   reason?: string
   /** Only these values. */
   values?: readonly string[]
-  /** It acts where a module of the operator reads it; `reason` says so, and the operation names it where none does. */
-  module?: true
+  /** It acts where a module of the operator reads it, or on Kubernetes clusters; `reason` says so, and the operation names it elsewhere. */
+  where?: 'module' | 'kubernetes'
 }
 
 const marked = <T extends TSchema>(schema: T, mark: EffectMark): T =>
@@ -65,7 +65,14 @@ export const Recorded = <T extends TSchema>(schema: T, reason?: string): T =>
 export const ForModule = <T extends TSchema>(
   schema: T,
   reason = 'the [module](cloud-clusters.md) of a MANAGED cluster can read it; elsewhere it is stored and returned, without effect.',
-): T => marked(schema, { effect: 'recorded', module: true, reason })
+): T => marked(schema, { effect: 'recorded', where: 'module', reason })
+/** Kept, and carried out by clusters that have several machines and controllers of their own. */
+export const ForKubernetes = <T extends TSchema>(schema: T, what: string): T =>
+  marked(schema, {
+    effect: 'recorded',
+    where: 'kubernetes',
+    reason: `${what} On a Docker engine it is stored and returned, without effect.`,
+  })
 /** The same for each of these fields. */
 export const AllRecorded = <T extends TProperties>(fields: T, reason?: string): T =>
   Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Recorded(schema, reason)])) as T

@@ -212,7 +212,7 @@ const unlimitedSizes = async (
     cluster.runtime.volumeSizes(volumes.map(({ id }) => id)).catch(() => null),
   ])
   if (capacity === null || made === null) return []
-  const changed = changedSize(volumes, made)
+  const changed = changedSize(volumes, made, cluster.runtime.growsVolumes)
   if (changed !== null) throw new DeploymentError('volume_size_fixed', changed)
   const fields = kind.sizeFields?.(row.spec) ?? []
   return unlimitedVolumes(volumes, made, capacity.limitsVolumes).flatMap((index) => fields[index] ?? [])
@@ -347,7 +347,10 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
       wholeEnvironment,
       released: row.releaseId !== null,
       running: row.desired === 'RUNNING',
-      recorded: [...(kindOf(parts, row.kind).recorded?.(row.spec) ?? []), ...unlimited],
+      recorded: [
+        ...(kindOf(parts, row.kind).recorded?.(row.spec, cluster?.runtime.rollsItself === true) ?? []),
+        ...unlimited,
+      ],
       usualSeconds: row.usualSeconds,
     })
   })

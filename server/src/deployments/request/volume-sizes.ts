@@ -16,13 +16,15 @@ export const sizeRefusal = (mode: VolumeSizes, limits: boolean | null, volumes: 
   return 'The Docker engine of the cluster cannot limit the size of volumes, which this server requires (SLIPWAY_VOLUME_SIZES): remove the storage, or clone the service to an environment on another cluster.'
 }
 
-/** A volume that has another limit than is wanted; null if there is none. */
-export const changedSize = (volumes: Volumes, made: Made): string | null => {
-  const changed = volumes.find(({ id, sizeGb }) => (made.get(id) ?? sizeGb) !== sizeGb)
+/** A volume that has another limit than is wanted, and cannot get that; null if there is none. */
+export const changedSize = (volumes: Volumes, made: Made, grows: boolean): string | null => {
+  const isWrong = (has: number, wanted: number): boolean => has > wanted || (has < wanted && !grows)
+  const changed = volumes.find(({ id, sizeGb }) => isWrong(made.get(id) ?? sizeGb, sizeGb))
   if (changed === undefined) return null
   const { id, mountPath, sizeGb } = changed
   const has = made.get(id)
-  return `The volume at ${mountPath} has ${has} GB, and its size cannot be changed to ${sizeGb} GB: Docker engines cannot resize volumes. Set the size back to ${has}, or move the data to new storage.`
+  const why = grows ? 'volumes of Kubernetes clusters only grow' : 'Docker engines cannot resize volumes'
+  return `The volume at ${mountPath} has ${has} GB, and its size cannot be changed to ${sizeGb} GB: ${why}. Set the size back to ${has}, or move the data to new storage.`
 }
 
 /** The places of those in the list that take as much as they like. */
@@ -30,10 +32,13 @@ export const unlimitedVolumes = (volumes: Volumes, made: Made, limits: boolean):
   volumes.flatMap(({ id }, index) => ((made.has(id) ? made.get(id) === null : !limits) ? [index] : []))
 
 /** What a deployment says of its volumes. */
-export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean): string[] => {
+export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean, grows: boolean): string[] => {
   const changed = volumes.flatMap(({ id, mountPath, sizeGb }) => {
     const has = made.get(id) ?? sizeGb
-    return has === sizeGb ? [] : [`The volume at ${mountPath} keeps its size of ${has} GB.`]
+    if (has === sizeGb) return []
+    return grows && has < sizeGb
+      ? [`The volume at ${mountPath} grows from ${has} to ${sizeGb} GB.`]
+      : [`The volume at ${mountPath} keeps its size of ${has} GB.`]
   })
   const unlimited = unlimitedVolumes(volumes, made, limits).map((index) => {
     const { mountPath, sizeGb } = volumes[index]!

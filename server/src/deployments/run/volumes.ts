@@ -8,7 +8,7 @@ const deadlineMs = 60_000
 
 /**
  * Fails where the operator requires limits that the engine does not have, and, unless an older release comes back, for
- * a volume whose size was changed. Says which sizes are not enforced.
+ * a volume whose size was changed to one that it cannot get. Says which sizes are not enforced.
  */
 export const checkVolumes = async (
   { parts, cluster, step, log }: ServiceRun,
@@ -22,7 +22,8 @@ export const checkVolumes = async (
   )
   const refusal = sizeRefusal(parts.volumeSizes ?? 'auto', limitsVolumes, volumes)
   if (refusal !== null) throw new DeploymentError('volume_sizes_unlimited', refusal)
-  const changed = isOlder ? null : changedSize(volumes, made)
+  const { growsVolumes } = cluster.runtime
+  const changed = isOlder ? null : changedSize(volumes, made, growsVolumes)
   if (changed !== null) throw new DeploymentError('volume_size_fixed', changed)
-  for (const note of sizeNotes(volumes, made, limitsVolumes)) log.line('volumes', note)
+  for (const note of sizeNotes(volumes, made, limitsVolumes, growsVolumes)) log.line('volumes', note)
 }

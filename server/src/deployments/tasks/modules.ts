@@ -145,23 +145,29 @@ const hideLog = async (run: ServiceRun): Promise<void> => {
   )
 }
 
+/** Whatever the tool was run for: a password that is not `sensitive` was printed. */
+const refuseLeak = async (
+  run: ServiceRun,
+  { outputs: names }: DatabaseModule,
+  outputs: readonly Output[] | null,
+): Promise<void> => {
+  if (outputs?.find(({ name }) => name === names.password)?.sensitive !== false) return
+  await hideLog(run)
+  throw new DeploymentError(
+    'module_leak',
+    `The module must mark its output ${names.password} as \`sensitive\`: its value was in the output of the tool, which is removed from the log.`,
+  )
+}
+
 /** Keeps what the kind makes of what the module tells. */
 const keep = async (
-  run: ServiceRun,
+  { parts, claim, service }: ServiceRun,
   { write }: TaskClaim,
   source: ModuleSource,
   { outputs: names }: DatabaseModule,
   outputs: readonly Output[] | null,
 ): Promise<void> => {
-  const { parts, claim, service } = run
   const all = new Map((outputs ?? []).map((one) => [one.name, one]))
-  if (all.get(names.password)?.sensitive === false) {
-    await hideLog(run)
-    throw new DeploymentError(
-      'module_leak',
-      `The module must mark its output ${names.password} as \`sensitive\`: its value was in the output of the tool, which is removed from the log.`,
-    )
-  }
   const told = Object.entries(names).flatMap(([name, output]) => {
     const found = all.get(output)
     return found === undefined ? [] : [[name, found.value]]
@@ -210,6 +216,7 @@ export const runModule = async (
   const environment = { env: {}, files: [], secretValues: [...hidden, ...(await toldSecrets(run))] }
   const on = { [event]: moduleCommand(module, verbs[event]!) }
   const told = async (outputs: readonly Output[] | null): Promise<void> => {
+    await refuseLeak(run, module, outputs)
     if (event === 'START') await keep(run, claim, source, module, outputs)
   }
   const words = { started: `Running ${module.engine} ${verbs[event]}.`, finished: 'The tool has ended well.' }

@@ -60,7 +60,7 @@ const actionOf = ({ spec, event }: TaskToRun): Record<string, string> =>
 export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Task => {
   const { spec, event } = task
   const { organizationId, environmentId, serviceId, image, files, cpuMillicores, memoryMb } = workload
-  const { readOnlyRoot, withoutRoot, labels, stopGraceMs } = workload
+  const { readOnlyRoot, withoutRoot, machineLabels, labels, stopGraceMs } = workload
   const command = spec.on[event] ?? { entrypoint: null, arguments: null }
   return {
     ...{ organizationId, environmentId, serviceId, taskId },
@@ -72,6 +72,7 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
     ...(stopGraceMs === 0 ? {} : { stopGraceMs }),
     ...(readOnlyRoot === undefined ? {} : { readOnlyRoot }),
     ...(withoutRoot === undefined ? {} : { withoutRoot }),
+    ...(machineLabels === undefined ? {} : { machineLabels }),
     ...(labels === undefined ? {} : { labels }),
   }
 }

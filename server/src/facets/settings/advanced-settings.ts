@@ -3,10 +3,11 @@
  * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
-import { refuseMarked } from '../../api/operations/effects.ts'
+import { actingIn, refuseMarked } from '../../api/operations/effects.ts'
 import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
 import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
+import { readRef } from '../../clusters/refs.ts'
 import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
@@ -40,6 +41,14 @@ const judge = (settings: Settings, sent: Values): Values => {
   return sent
 }
 
+/** What only Kubernetes clusters carry out is named to whoever sets it for another one. */
+const noteUnplaced = async ({ db, node, parts, body, onlyRecorded }: Context, settings: Settings): Promise<void> => {
+  const placed = [...actingIn('kubernetes', Type.Object(settings), body)]
+  const ref = placed.length === 0 ? null : await readRef(db, node.id)
+  if (ref === null || (await parts.clusters.of(ref.clusterId, db)).runtime.rollsItself) return
+  for (const { path } of placed) onlyRecorded(path)
+}
+
 export const settingsEditor = (settings: Settings, defaults: Values) => (context: Context) => {
   const sent = judge(settings, context.body)
   const schema = Type.Object(settings)
@@ -58,6 +67,7 @@ export const settingsEditor = (settings: Settings, defaults: Values) => (context
 
 const operationsOf = (self: Self, settings: Settings, noun: string): Operation[] => {
   const defaults = defaultsOf(settings)
+  const edit = settingsEditor(settings, defaults)
   const answer = Type.Object(settings, { title: `${self.noun}AdvancedSettings` })
   const common = { tag: `${self.noun} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
   return [
@@ -96,7 +106,10 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       body: settingsBody(settings),
       refusesMarked: true,
       status: 201,
-      run: settingsEditor(settings, defaults),
+      async run(context) {
+        await noteUnplaced(context, settings)
+        return edit(context)
+      },
     }),
   ]
 }

@@ -6,6 +6,7 @@ import Type, { type TSchema } from 'typebox'
 import {
   AllRecorded,
   Flag,
+  ForKubernetes,
   List,
   Nullable,
   OneOf,
@@ -20,6 +21,7 @@ import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { type KeptRuns, usuallyKept } from '../../work/schedule.ts'
 import { containerKeys } from './container-settings.ts'
 import { ingress, requestBuffering } from './ingress-settings.ts'
+import { placementKeys } from './placement.ts'
 
 export type Settings = Record<string, TSchema>
 
@@ -70,21 +72,31 @@ const keptRuns = (which: string) =>
 const grace = { [graceKey]: Whole(0, 3600, { default: usualGraceSeconds }) }
 
 const placement = {
-  'deployment.affinity.node.required': Recorded(labels()),
+  [placementKeys.machineLabels]: ForKubernetes(labels(), 'Only machines with these labels run it.'),
 }
 
 const rollout = {
-  'deployment.antiaffinity.pod': Recorded(OneOf(['Preferred', 'Requirred'], { default: 'Preferred' })),
-  'deployment.topology_spread.zone': Recorded(
+  [placementKeys.apart]: ForKubernetes(
+    OneOf(['Preferred', 'Requirred'], { default: 'Preferred' }),
+    'Instances are spread over machines as well as can be; `Requirred`: no two of a version are on one machine.',
+  ),
+  [placementKeys.zones]: ForKubernetes(
     OneOf(['Disabled', 'ScheduleAnyway', 'DoNotSchedule'], { default: 'Disabled' }),
+    'Instances of a version are spread over zones as well as can be, or (`DoNotSchedule`) do not start otherwise.',
   ),
   [containerKeys.strategy]: OneOf(['RollingUpdate', 'Recreate'], {
     default: 'RollingUpdate',
     description:
       'Recreate: the running version is stopped before the new one starts. RollingUpdate: all instances of the new version start beside the old ones, unless the service has storage.',
   }),
-  'deployment.update_strategy.rolling_update.max_unavailable_percent': Recorded(percent(25)),
-  'deployment.update_strategy.rolling_update.max_surge_percent': Recorded(percent(25)),
+  'deployment.update_strategy.rolling_update.max_unavailable_percent': Recorded(
+    percent(25),
+    'no instance is taken away before its successor is ready.',
+  ),
+  [placementKeys.surge]: ForKubernetes(
+    percent(25),
+    'How many instances beyond those that are wanted there may be while a version replaces another one, but at least one; of services without storage.',
+  ),
 }
 
 const lifecycle = {
@@ -114,6 +126,7 @@ const buildCache = {
 const domains = { 'deployment.custom_domain_check_enabled': Recorded(flag(true)) }
 
 const cpuTargetKey = 'hpa.cpu.average_utilization_percent'
+const memoryTargetKey = 'hpa.memory.average_utilization_percent'
 const usualCpuPercent = 60
 
 const scaling = {
@@ -122,10 +135,13 @@ const scaling = {
     description:
       'What the instances of a service use of their `cpu` on average when there are as many as there should be, between `min_running_instances` and `max_running_instances`. Takes effect with the next deploy.',
   }),
-  'hpa.memory.average_utilization_percent': Recorded(nothing(Whole(1, 1000))),
+  [memoryTargetKey]: ForKubernetes(
+    nothing(Whole(1, 1000)),
+    'The same of their `memory`; of the two numbers of instances the larger one counts.',
+  ),
 }
 
-const noAccounts = 'service accounts are a part of Kubernetes; this cluster has none.'
+const noAccounts = 'programs get no account of a cluster, and no token of one.'
 
 const account = {
   'security.service_account_name': Refused(text(''), noAccounts),
@@ -188,6 +204,12 @@ export const ingressIn = (spec: object): IngressSettings | undefined => ingressS
 
 /** What the instances of a service are to use of their processor limit, in percent. */
 export const cpuPercentIn = (spec: object): number => setIn(spec)[cpuTargetKey] ?? usualCpuPercent
+
+/** The same of their memory, where the cluster looks at it. */
+export const memoryPercentIn = (spec: object): { memoryPercent?: number } => {
+  const { [memoryTargetKey]: memoryPercent } = setIn(spec)
+  return memoryPercent === undefined || memoryPercent === null ? {} : { memoryPercent }
+}
 
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)

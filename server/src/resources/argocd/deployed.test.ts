@@ -171,6 +171,13 @@ test('a synchronization that fails says why, and the commit before is back; late
     (await failed(path, { git_commit_id: second })).error.message,
     /resource :Secret is not permitted in project/,
   )
+  argo.manifests = () => [{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'any' } }]
+  const leading = (await failed(path, { git_commit_id: second })).error.message
+  assert.match(leading, /:Ingress is not permitted .* gives its namespace the label slipway\.hosts=any\.$/)
+  const argoPlace = store.find('Namespace', '', 'argocd')!
+  store.merge(argoPlace, { metadata: { labels: { 'slipway.hosts': 'any' } } })
+  await deploy(path, { git_commit_id: second })
+  store.merge(argoPlace, { metadata: { labels: null } })
   argo.manifests = (commit) => [deployment(2), config(commit)]
   await deploy(path, { git_commit_id: second })
 

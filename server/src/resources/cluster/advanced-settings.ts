@@ -1,12 +1,13 @@
 /** Advanced settings of clusters: what is set is stored with the cluster, everything else has its default. */
 import Type from 'typebox'
+import { actingIn } from '../../api/operations/effects.ts'
 import { type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
 import { settingsBody, settingsEditor } from '../../facets/settings/advanced-settings.ts'
 import { readInner } from '../../facets/settings/inner-configuration.ts'
 import { defaultsOf } from '../../facets/settings/settings.ts'
 import { moduleOf } from './managed/requests.ts'
 import { noteUnread } from './managed/unread.ts'
-import { clusterInOrganization, readCluster } from './rows.ts'
+import { clusterInOrganization, engineOf, readCluster } from './rows.ts'
 import { clusterSettings } from './settings.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/advancedSettings'
@@ -56,7 +57,10 @@ export const clusterAdvancedSettingsOperations: Operation[] = [
     status: 201,
     async run(context) {
       const spec = await readCluster(context, context.db)
-      noteUnread(context, moduleOf(context, spec), Type.Object(clusterSettings), '/advanced_settings')
+      const [module, schema] = [moduleOf(context, spec), Type.Object(clusterSettings)]
+      noteUnread(context, module, schema, '/advanced_settings')
+      if (module === null && (await engineOf(context, context.db)) !== 'kubernetes')
+        for (const { path: unused } of actingIn('kubernetes', schema, context.body)) context.onlyRecorded(unused)
       return edit(context)
     },
   }),

@@ -1,84 +1,16 @@
 /** Services on a Kubernetes cluster, through the API: on a cluster in memory, whose pods do as a test says. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { cronBody } from '../../../test/cases/job.ts'
-import { applicationBody, type Json, startApi } from '../../../test/support/api.ts'
-import { createFakeEngines } from '../../../test/support/docker/fake-engines.ts'
-import { makeImage, startFakeRegistry } from '../../../test/support/docker/fake-registry.ts'
-import { startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
+import { applicationBody, type Json } from '../../../test/support/api.ts'
+import { port, startServices } from '../../../test/support/kubernetes/services.ts'
 import { hearSocket } from '../../../test/support/streams.ts'
 import { until } from '../../../test/support/until.ts'
-import { createOutbound } from '../../lib/net/outbound.ts'
 
-const registry = await startFakeRegistry()
-const kubernetes = await startMemoryCluster()
-const local = createOutbound({ allow: ['loopback'] })
-/** The public registry is that of the test. */
-const outbound = {
-  ...local,
-  open: (wanted: Parameters<typeof local.open>[0]) => {
-    const { pathname, search } = new URL(String(wanted.url))
-    return local.open({ ...wanted, url: new URL(pathname + search, registry.url) })
-  },
-}
-const api = await startApi({ engines: createFakeEngines(), kubernetes: { outbound } })
-const { call, organizationId } = api
-const base = `/organization/${organizationId}`
-after(async () => {
-  await kubernetes.close()
-  await registry.close()
-})
-for (const name of ['shop/api:1', 'shop/api:2', 'shop/task:1', 'library/redis:7'])
-  registry.publish(name, await makeImage())
-
-const must = async (method: string, path: string, body?: unknown): Promise<Json> => {
-  const answer = await call(method, path, body)
-  assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
-  return answer.body
-}
-
-const register = async (): Promise<string> => {
-  const credentials = { name: 'kubernetes', kubeconfig: kubernetes.kubeconfig() }
-  const { id } = await must('POST', `${base}/onPremise/credentials`, credentials)
-  const cluster = await must('POST', `${base}/cluster`, {
-    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
-    cloud_provider_credentials: { credentials: { id } },
-  })
-  return cluster.id
-}
-const clusterId = await register()
-const { id: registryId } = await must('POST', `${base}/containerRegistry`, {
-  ...{ name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} },
-})
-let made = 0
-const newEnvironment = async (): Promise<string> => {
-  made += 1
-  const project = await must('POST', `${base}/project`, { name: `project ${made}` })
-  const body = { name: 'production', cluster: clusterId }
-  return (await must('POST', `/project/${project.id}/environment`, body)).id
-}
-const port = { internal_port: 8080, publicly_accessible: true, protocol: 'HTTP' }
-const containerBody = (more: Json = {}): Json => ({
-  ...{ registry_id: registryId, image_name: 'shop/api', tag: '1', healthchecks: {}, ports: [port] },
-  ...more,
-})
-const atRest = (path: string, wanted: RegExp): Promise<string> =>
-  until(
-    async () => {
-      const { state } = (await call('GET', `${path}/status`)).body
-      return /^(READY|DEPLOYED|RESTARTED|STOPPED|CANCELED|.*_ERROR)$/.test(state) && wanted.test(state) ? state : null
-    },
-    { what: `${path} to be ${wanted}`, timeoutMs: 20_000 },
-  )
-const deploy = async (path: string, body: Json = {}, wanted = /^DEPLOYED$/): Promise<string> => {
-  await must('POST', `${path}/deploy`, body)
-  return atRest(path, wanted)
-}
-const namesOf = (kind: string, environmentId: string): string[] =>
-  kubernetes.store.all(kind, `slipway-${environmentId}`).map(({ metadata }) => metadata.name)
-const specOf = (kind: string, environmentId: string, name: string): Json =>
-  kubernetes.store.find(kind, `slipway-${environmentId}`, name)?.spec
+const services = await startServices()
+const { api, call, base, kubernetes, registryId, clusterId } = services
+const { must, newEnvironment, containerBody, atRest, deploy, namesOf, specOf } = services
 
 test('a container is deployed, changed, rolled back, stopped, started and deleted, and nothing of it is left', async () => {
   const environmentId = await newEnvironment()

@@ -1,10 +1,20 @@
 /**
  * The advanced settings of a cluster: every key with its type and default. Pure data. They are about cloud providers
- * and Kubernetes: a module that makes a cluster can read them, and the local engine acts on none of them.
+ * and Kubernetes: a module that makes a cluster can read them, Kubernetes clusters act on one of them, and the local engine on none.
  */
 
 import Type from 'typebox'
-import { Flag, ForModule, List, Nullable, OneOf, Refused, Text, Whole } from '../../api/operations/schema.ts'
+import {
+  Flag,
+  ForKubernetes,
+  ForModule,
+  List,
+  Nullable,
+  OneOf,
+  Refused,
+  Text,
+  Whole,
+} from '../../api/operations/schema.ts'
 import type { Settings } from '../../facets/settings/settings.ts'
 
 const flag = (value: boolean) => Flag({ default: value })
@@ -80,7 +90,6 @@ const settings: Settings = {
   'envoy.gateway_api.retry.retry_on': unset(Text()),
   'envoy.gateway_api.retry.http_status_codes': unset(Text()),
   'envoy.gateway_api.retry.per_try_timeout_seconds': unset(Whole(0, 86_400)),
-  'storageclass.fast_ssd': text(''),
   'qovery.static_ip_mode': flag(false),
   'k8s.api.allowed_public_access_cidrs': anywhere(),
 }
@@ -88,11 +97,17 @@ const settings: Settings = {
 /** Who may reach what: recorded only, it would protect nothing. */
 const protects = /^database\.|^k8s\.api\./
 
-export const clusterSettings: Settings = Object.fromEntries(
-  Object.entries(settings).map(([key, schema]) => [
-    key,
-    protects.test(key)
-      ? Refused(schema, 'this server does not restrict access to what a cloud provider runs: set it there.')
-      : ForModule(schema),
-  ]),
-)
+export const clusterSettings: Settings = {
+  ...Object.fromEntries(
+    Object.entries(settings).map(([key, schema]) => [
+      key,
+      protects.test(key)
+        ? Refused(schema, 'this server does not restrict access to what a cloud provider runs: set it there.')
+        : ForModule(schema),
+    ]),
+  ),
+  'storageclass.fast_ssd': ForKubernetes(
+    Text(253, { default: '', pattern: '^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$' }),
+    "StorageClass of new volumes; empty: the cluster's default.",
+  ),
+}

@@ -323,6 +323,13 @@ test('whatever fails is said, and what was made stays known until it is destroye
   modules.AWS!.POSTGRESQL = module
   await deploy(id)
 
+  scripts.set(id, () => [told({ ...values, word: 'another plain one' }, true), 'word = "another plain one"'])
+  await post(`${path}/stop`)
+  await ends(id, 'STOP_ERROR')
+  assert.match(await errorOf(), /must mark its output word/, 'whatever it was run for')
+  assert.ok(!(await logOf(id)).includes('another plain one'))
+  scripts.set(id, (verb) => (verb === 'destroy' ? ['Error: it is still used'] : usual(verb, {} as Task)))
+
   modules.AWS!.POSTGRESQL = { ...module, image: 'fake/crash:1' }
   assert.equal((await call('DELETE', path)).status, 204)
   await ends(id, 'DELETE_ERROR')

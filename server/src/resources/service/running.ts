@@ -19,7 +19,8 @@ import {
 import { readCapacityFor } from '../../clusters/capacity.ts'
 import type { TaskCommand, WorkloadSpec } from '../../deployments/deployments.ts'
 import { containerSettingsIn } from '../../facets/settings/container-settings.ts'
-import { cpuPercentIn, ingressIn, stopGraceMs } from '../../facets/settings/settings.ts'
+import { placementIn } from '../../facets/settings/placement.ts'
+import { cpuPercentIn, ingressIn, memoryPercentIn, stopGraceMs } from '../../facets/settings/settings.ts'
 import { invalidField } from '../../lib/errors.ts'
 import type { Capacity } from '../../runtimes/runtime.ts'
 import {
@@ -178,7 +179,7 @@ const instancesOf = (running: RunningSpec): Pick<WorkloadSpec, 'instances' | 'sc
   const max = most === -1 || running.storage.length > 0 ? instances : most
   if (min > 0 && max === min) return { instances }
   const sleeps = min === 0 && canBeWoken(running.ports)
-  return { instances, scaling: { min, max, cpuPercent: cpuPercentIn(running), sleeps } }
+  return { instances, scaling: { min, max, cpuPercent: cpuPercentIn(running), ...memoryPercentIn(running), sleeps } }
 }
 
 /** The workload that the engine runs. */
@@ -198,6 +199,7 @@ export const workloadOf = (running: RunningSpec): WorkloadSpec => {
     readyTimeoutMs: readyTimeoutMs(readiness),
     stopGraceMs: stopGraceMs(running),
     ...containerSettingsIn(running),
+    ...placementIn(running),
     ...(ingress === undefined ? {} : { ingress }),
   }
 }

@@ -3,7 +3,7 @@
  * only what is its own: its configuration, how that is validated and shown, and what the engine runs.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { pointerTo, withoutEffectIn } from '../../api/operations/effects.ts'
+import { actingIn, pointerTo, withoutEffectIn } from '../../api/operations/effects.ts'
 import { type Context, type FieldsOf, JsonText, type Operation } from '../../api/operations/operation.ts'
 import { type Change, type ResourceDefinition, resource, type Spec } from '../../api/operations/resource.ts'
 import {
@@ -271,7 +271,10 @@ export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
     deployable: {
       ...definition.deployable,
       kind,
-      recorded: (kept) => [...withoutEffectIn(whole, kept)].map(pointerTo),
+      recorded: (kept, rollsItself) => [
+        ...[...withoutEffectIn(whole, kept)].map(pointerTo),
+        ...(rollsItself ? [] : [...actingIn('kubernetes', whole, kept)].map(({ path }) => pointerTo(path))),
+      ],
     },
     readAll: reader(kind, recordText, view),
     answer,

@@ -10,6 +10,7 @@ import {
   type TaskSpec,
   type WorkloadSpec,
 } from '../../deployments/deployments.ts'
+import { machineLabelsIn } from '../../facets/settings/placement.ts'
 import { buildLimitsIn, chosenGraceMs, toolImageIn } from '../../facets/settings/settings.ts'
 import { type GitRepositorySpec, plainPath, rootOf } from '../service/git-source.ts'
 
@@ -75,6 +76,7 @@ const workload = (kept: TerraformSpec): WorkloadSpec => {
     // 0 says that nobody chose: what was always written down.
     stopGraceMs: chosenGraceMs(kept) ?? 0,
     withoutRoot,
+    ...machineLabelsIn(kept),
   }
 }
 

@@ -172,6 +172,7 @@ export const createDockerRuntime = ({
     abilities: engineAbilities,
     scalesItself: false,
     rollsItself: false,
+    growsVolumes: false,
     images,
     instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),

@@ -257,6 +257,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     abilities: engineAbilities,
     scalesItself: false,
     rollsItself: false,
+    growsVolumes: false,
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
     ping: () => restored,

@@ -5,6 +5,7 @@
 import { DeploymentError } from '../../lib/errors.ts'
 import type { AskOptions, KubernetesApi, RemoveOptions } from '../../lib/kubernetes/kubernetes-api.ts'
 import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
+import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import { isPassing } from '../../lib/kubernetes/watch.ts'
 import { labels, type Manifest, namespaceOf, type Place } from './manifests/describe.ts'
 import { describeEnvironment } from './manifests/service.ts'
@@ -158,10 +159,34 @@ const refuseStranger = ({ metadata }: Found, ownerId: string): void => {
   throw new DeploymentError('environment_leaving', message, { next: 'wait' })
 }
 
+interface ClaimSpec {
+  storageClassName?: string
+  resources?: { requests?: { storage?: string } }
+  [field: string]: unknown
+}
+
 export const createObjects = (api: KubernetesApi, place: Place): Objects => {
-  const apply: Objects['apply'] = async (manifest, signal) => {
-    const kind = manifest.kind as Kind
-    const path = pathOf(kind, manifest.metadata.namespace, manifest.metadata.name)
+  /** A claim that is there keeps its class, which never changes, and its size where that is larger: it only grows. */
+  const asItCanBe = async (manifest: Manifest, signal?: AbortSignal): Promise<Manifest> => {
+    const { namespace = '', name } = manifest.metadata
+    const found = await get('PersistentVolumeClaim', namespace, name, signal)
+    if (found === null) return manifest
+    const { storageClassName: _, resources, ...spec } = manifest.spec as ClaimSpec
+    const { storageClassName, resources: own } = (found.spec ?? {}) as ClaimSpec
+    const sizeOf = (each: ClaimSpec['resources']): number => parseQuantity(each?.requests?.storage) ?? 0
+    return {
+      ...manifest,
+      spec: {
+        ...spec,
+        resources: { requests: { storage: (sizeOf(own) > sizeOf(resources) ? own : resources)?.requests?.storage } },
+        ...(storageClassName === undefined ? {} : { storageClassName }),
+      },
+    }
+  }
+  const apply: Objects['apply'] = async (wanted, signal) => {
+    const kind = wanted.kind as Kind
+    const path = pathOf(kind, wanted.metadata.namespace, wanted.metadata.name)
+    const manifest = kind === 'PersistentVolumeClaim' ? await asItCanBe(wanted, signal) : wanted
     try {
       return await api.apply<Found>(path, manifest, fieldManager, { signal })
     } catch (error) {

@@ -49,6 +49,8 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   /** See `Place`. */
   runAs?: number | undefined
   ingress?: IngressPlace | undefined
+  /** See `Place`. */
+  storageClass?: string | null
   outbound: Outbound
   registryLogins: RegistryLogins
   /** Of the clusters' Argo CD; default `argocd`. */
@@ -144,9 +146,10 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
 }
 
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
-  const { api, ownerId, version, runAs = null, ingress: doors = {}, outbound, registryLogins } = parts
+  const { api, ownerId, version, runAs = null, ingress: doors = {}, storageClass = null } = parts
+  const { outbound, registryLogins } = parts
   const { clock = systemClock } = parts
-  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs, ingress: doors })
+  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs, ingress: doors, storageClass })
   const images = createImages({ outbound, registryLogins })
   const ingress = createIngress(objects, clock)
   const logs = createPodLogs(objects, clock)
@@ -157,6 +160,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     abilities: new Set([...ownAbilities, ...ingressAbilities({ ingress: doors })]),
     scalesItself: true,
     rollsItself: true,
+    growsVolumes: true,
     ingress,
     images,
     stopsFirst,

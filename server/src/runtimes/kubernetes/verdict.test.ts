@@ -117,7 +117,7 @@ const cases: [string, Pod, ClusterEvent[], string, boolean, RegExp][] = [
     [],
     'volume_pending',
     false,
-    /the cluster needs a default StorageClass that can make one of this size\.$/,
+    /the cluster needs a default StorageClass, or one in its advanced settings, that can make one of this size\.$/,
   ],
   [
     'its probe fails',

@@ -152,7 +152,7 @@ const scheduling = ({ message: text }: Condition): Verdict => {
   if (/unbound immediate PersistentVolumeClaims|persistentvolumeclaim "[^"]*" not found/i.test(why))
     return passing(
       'volume_pending',
-      `A volume of the service does not exist yet (${why}): the cluster needs a default StorageClass that can make one of this size.`,
+      `A volume of the service does not exist yet (${why}): the cluster needs a default StorageClass, or one in its advanced settings, that can make one of this size.`,
     )
   return passing(
     'unschedulable',

@@ -1,6 +1,6 @@
 /** Which fields of a request to a cluster no module reads: the answer names them as not applied. */
 import type { TSchema } from 'typebox'
-import { forModulesIn, type Path, pointerTo } from '../../../api/operations/effects.ts'
+import { actingIn, type Path, pointerTo } from '../../../api/operations/effects.ts'
 import type { Context } from '../../../api/operations/operation.ts'
 import { type ClusterModule, readsField } from '../../../clusters/modules.ts'
 
@@ -17,6 +17,6 @@ const unreadOf = (module: ClusterModule | null, at: string, path: Path, value: u
 
 /** `at`: where the body is in what a module can read, as a JSON pointer. */
 export const noteUnread = (context: Context, module: ClusterModule | null, schema: TSchema, at = ''): void => {
-  for (const { path, value } of forModulesIn(schema, context.body))
+  for (const { path, value } of actingIn('module', schema, context.body))
     for (const unread of unreadOf(module, at, path, value)) context.onlyRecorded(unread)
 }

@@ -2,8 +2,8 @@
  * Services that are apps of the cluster's Argo CD, in a runtime: each is an Application that we own, at the commit of its
  * release, and one instance that stands for it.
  *
- * Promises: an app reaches nothing but the namespace of its environment, is read by no login but its own, and takes the
- * place of nothing that is not ours. It is waited for until it is Synced and Healthy. A stop takes its workloads down and
+ * Promises: an app reaches nothing but the namespace of its environment, is read by no login but its own, takes the place
+ * of nothing that is not ours, and leads no host to itself unless whoever runs the Argo CD lets it. It is waited for until it is Synced and Healthy. A stop takes its workloads down and
  * removes nothing; what is removed goes with all that it has made.
  * When the process dies: the Argo CD goes on; the next call finds what was asked for and asks for it once.
  */
@@ -48,7 +48,7 @@ const isApp = (workload: Workload): workload is AppWorkload => workload.app !== 
 
 const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
   const { api, place } = objects
-  const { pathOfApp, find, list, refusal, prepare } = createAppPlace({ objects, argoNamespace })
+  const { pathOfApp, find, list, refusal, prepare, mayLead } = createAppPlace({ objects, argoNamespace })
   const { untilApp, ready } = createAppFollower({ objects, clock, argoNamespace })
 
   const { takeDown, bringBack } = createStandstill(objects, async (service, signal) => {
@@ -85,7 +85,8 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
     const app = await endOther(keyOf(workload), workload.revision, signal)
     if (app?.metadata.labels?.[labels.role] === roles.stopped) await bringBack(workload, signal)
     const begins = app === null || isAskedFor(app, workload.revision) !== 'before'
-    for (const manifest of describeApp(workload, place, argoNamespace, begins)) await objects.apply(manifest, signal)
+    const plan = { argoNamespace, leads: await mayLead(signal), begins }
+    for (const manifest of describeApp(workload, place, plan)) await objects.apply(manifest, signal)
   }
 
   const remove = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {

@@ -5,6 +5,7 @@ import { Secret } from '../../../lib/secret.ts'
 import { type AppWorkload, describeApp, kindsOfApps, loginRefusal } from './manifests.ts'
 
 const place = { ownerId: 'owner', canPause: true, runAs: null }
+const plan = { argoNamespace: 'argocd', leads: true, begins: true }
 const repository = 'https://git.test/team/shop.git'
 const commit = 'a'.repeat(40)
 const workloadOf = (over: object = {}): AppWorkload => ({
@@ -40,7 +41,7 @@ test('an app is a project of its own, a repository of its own and an Application
     ...{ initiatedBy: { username: 'slipway' }, info: [{ name: 'slipway.revision', value: 'r' }] },
     ...{ sync: { revision: commit, prune: true, syncOptions }, retry },
   }
-  const [project, secret, ...apps] = describeApp(workloadOf(), place, 'argocd', true)
+  const [project, secret, ...apps] = describeApp(workloadOf(), place, plan)
   assert.deepEqual(project, {
     ...{ apiVersion: 'argoproj.io/v1alpha1', kind: 'AppProject', metadata },
     spec: {
@@ -54,14 +55,29 @@ test('an app is a project of its own, a repository of its own and an Application
     data: encoded({ type: 'git', url: repository, project: 'slipway-s' }),
   })
   assert.deepEqual(apps, [{ ...application, operation }])
-  assert.deepEqual(describeApp(workloadOf(), place, 'argocd', false)[2], application)
+  assert.deepEqual(describeApp(workloadOf(), place, { ...plan, begins: false })[2], application)
   const login = { username: 'me', password: 'p' }
   const [, own, inFolder] = describeApp(
     workloadOf({ path: 'deploy/prod', content: new Secret({ commit, login }) }),
-    ...([place, 'argocd', true] as const),
+    place,
+    plan,
   )
   assert.deepEqual(own!.data, encoded({ type: 'git', url: repository, project: 'slipway-s', ...login }))
   assert.equal((inFolder!.spec as { source: { path: string } }).source.path, 'deploy/prod')
+})
+
+test('an app leads no host to itself unless whoever runs the Argo CD lets it', () => {
+  const kindsIn = (leads: boolean): string[] => {
+    const [project] = describeApp(workloadOf(), place, { ...plan, leads })
+    const { namespaceResourceWhitelist: kinds } = project!.spec as { namespaceResourceWhitelist: { kind: string }[] }
+    return kinds.map(({ kind }) => kind)
+  }
+  const leading = ['Ingress', 'HTTPRoute', 'GRPCRoute']
+  assert.deepEqual(
+    leading.filter((kind) => kindsIn(false).includes(kind)),
+    [],
+  )
+  assert.deepEqual([...kindsIn(true)].sort(), [...kindsIn(false), ...leading].sort())
 })
 
 test('no kind that gives rights or is believed by others is allowed, and a URL is never a pattern', () => {
@@ -83,7 +99,7 @@ test('no kind that gives rights or is believed by others is allowed, and a URL i
     'https://git.test/[a]',
     '!https://a',
   ])
-    assert.throws(() => describeApp(workloadOf({ repository: url }), place, 'argocd', true), /pattern/, url)
+    assert.throws(() => describeApp(workloadOf({ repository: url }), place, plan), /pattern/, url)
 })
 
 test('a login of the Argo CD that is not for services keeps an app away from its repositories', () => {

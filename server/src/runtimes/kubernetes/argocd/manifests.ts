@@ -14,6 +14,8 @@ export const thisCluster = 'https://kubernetes.default.svc'
 export const secretTypeLabel = 'argocd.argoproj.io/secret-type'
 /** On a login of the Argo CD: whoever runs it lets every app read by it. */
 export const sharedLabel = 'slipway.shared'
+/** On the namespace of the Argo CD, as `any`: whoever runs it lets every app lead any host to itself. */
+export const hostsLabel = 'slipway.hosts'
 export const roles = { running: 'app', stopped: 'app-stopped' } as const
 
 const version = 'argoproj.io/v1alpha1'
@@ -25,7 +27,7 @@ export const appNameOf = (serviceId: string): string => `slipway-${serviceId}`
  * What an app may be made of. Secrets are not among them: helm believes the secrets of a namespace, and acts with our
  * login. Nor is what gives rights, what opens the network, and kinds of others that act with their makers' rights.
  */
-export const kindsOfApps = [
+const plainKinds = [
   { group: '', kind: 'ConfigMap' },
   { group: '', kind: 'PersistentVolumeClaim' },
   { group: '', kind: 'Service' },
@@ -33,11 +35,20 @@ export const kindsOfApps = [
   { group: 'apps', kind: 'StatefulSet' },
   { group: 'autoscaling', kind: 'HorizontalPodAutoscaler' },
   { group: 'batch', kind: 'Job' },
+  { group: 'policy', kind: 'PodDisruptionBudget' },
+] as const
+
+/**
+ * What gives a host to whoever names it, this server's own too. Of a chart we read the hosts before it is installed; an app
+ * is rendered where we do not see it.
+ */
+const leadingKinds = [
   { group: 'gateway.networking.k8s.io', kind: 'GRPCRoute' },
   { group: 'gateway.networking.k8s.io', kind: 'HTTPRoute' },
   { group: 'networking.k8s.io', kind: 'Ingress' },
-  { group: 'policy', kind: 'PodDisruptionBudget' },
 ] as const
+
+export const kindsOfApps = [...plainKinds, ...leadingKinds]
 
 /** What a project allows is a pattern. */
 const refusePattern = (url: string): void => {
@@ -50,15 +61,19 @@ const refusePattern = (url: string): void => {
 const encode = (values: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Buffer.from(value).toString('base64')]))
 
-/**
- * In the order in which they are applied. `begins`: a synchronization is asked for; else only what is said of the app is
- * kept true.
- */
+export interface AppPlan {
+  argoNamespace: string
+  /** It may lead any host to itself. */
+  leads: boolean
+  /** A synchronization is asked for; else only what is said of the app is kept true. */
+  begins: boolean
+}
+
+/** In the order in which they are applied. */
 export const describeApp = (
   workload: AppWorkload,
   place: Place,
-  argoNamespace: string,
-  begins: boolean,
+  { argoNamespace, leads, begins }: AppPlan,
 ): Manifest[] => {
   const { repository, path, content } = workload.app
   const { commit, login } = content.reveal()
@@ -78,7 +93,7 @@ export const describeApp = (
         sourceRepos: [repository],
         destinations: [{ server: thisCluster, namespace }],
         clusterResourceWhitelist: [],
-        namespaceResourceWhitelist: kindsOfApps,
+        namespaceResourceWhitelist: leads ? kindsOfApps : plainKinds,
       },
     },
     {

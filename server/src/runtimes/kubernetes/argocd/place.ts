@@ -6,7 +6,7 @@ import type { AppSettings } from '../../apps.ts'
 import type { ServiceKey } from '../../runtime.ts'
 import { labels } from '../manifests/describe.ts'
 import { asDeploymentError, type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
-import { type AppWorkload, appNameOf, type KeptLogin, loginRefusal, secretTypeLabel } from './manifests.ts'
+import { type AppWorkload, appNameOf, hostsLabel, type KeptLogin, loginRefusal, secretTypeLabel } from './manifests.ts'
 import type { Application } from './verdict.ts'
 
 const mostApps = 10_000
@@ -96,5 +96,11 @@ export const createAppPlace = ({ objects, argoNamespace }: { objects: Objects; a
     await objects.prepare(workload, signal)
   }
 
-  return { pathOfApp, find, list, refusal, prepare }
+  /** Whether whoever runs the Argo CD lets apps lead any host to themselves. */
+  const mayLead = async (signal: AbortSignal): Promise<boolean> => {
+    const found = await objects.get('Namespace', '', argoNamespace, signal)
+    return found?.metadata.labels?.[hostsLabel] === 'any'
+  }
+
+  return { pathOfApp, find, list, refusal, prepare, mayLead }
 }

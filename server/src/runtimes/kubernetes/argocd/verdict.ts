@@ -4,6 +4,7 @@ import type { Instance } from '../../runtime.ts'
 import { labels } from '../manifests/describe.ts'
 import type { Found } from '../objects.ts'
 import { said } from '../verdict.ts'
+import { hostsLabel } from './manifests.ts'
 
 interface Health {
   status?: unknown
@@ -81,6 +82,14 @@ const reasonsOf = (app: Application): string[] => {
   ]
 }
 
+/** What to do about it. */
+const adviceFor = (reasons: readonly string[]): string[] =>
+  reasons.some((each) => /:(Ingress|HTTPRoute|GRPCRoute) is not permitted in project/.test(each))
+    ? [
+        `An app may lead no hosts to itself, unless whoever runs the Argo CD gives its namespace the label ${hostsLabel}=any`,
+      ]
+    : []
+
 const statesByHealth: Record<string, Told['state']> = {
   Healthy: 'RUNNING',
   Progressing: 'STARTING',
@@ -139,11 +148,10 @@ export const progressOf = (app: Application, commit: string): Progress => {
         ? sentences([joined('Argo CD synchronizes the app', message)])
         : 'Waiting for Argo CD to begin: is its application controller running?',
     }
-  if (hasFailed(app))
-    return {
-      is: 'failed',
-      message: sentences([joined('Argo CD could not synchronize the app', message), ...reasonsOf(app)]),
-    }
+  if (hasFailed(app)) {
+    const reasons = [joined('Argo CD could not synchronize the app', message), ...reasonsOf(app)]
+    return { is: 'failed', message: sentences([...reasons, ...adviceFor(reasons)]) }
+  }
   const told = toldOf(app)
   if (told.state === 'RUNNING' && sync?.revision === commit) return { is: 'done', message: '' }
   if (told.state === 'RUNNING') return { is: 'waiting', message: 'Argo CD has not come to the commit yet.' }

@@ -54,6 +54,11 @@ test('a chart is led to by hosts of its service alone, whatever it makes to be l
       /server-alias/,
     ],
     [object('Ingress', {}, {}, { 'nginx.ingress.kubernetes.io/configuration-snippet': 'x' }), /snippet/],
+    [object('Ingress', {}, {}, { 'nginx.ingress.kubernetes.io/from-to-www-redirect': 'true' }), /from-to-www/],
+    [object('Ingress', {}, {}, { 'haproxy-ingress.github.io/config-backend': 'x' }), /config-backend/],
+    [object('Ingress', {}, {}, { 'haproxy-ingress.github.io/server-alias-regex': '.*' }), /server-alias-regex/],
+    [object('Ingress', {}, {}, { 'cert-manager.io/alt-names': 'www.shop.test,bank.test' }), /host bank\.test/],
+    [object('Ingress', {}, {}, { 'cert-manager.io/common-name': 'bank.test' }), /host bank\.test/],
     [
       object(
         'Service',

@@ -54,12 +54,15 @@ export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Pla
   readers[kind]!(spec).some((host) => host === domain || wildcardOf(host) === domain)
 
 const dnsName = /^external-dns\.alpha\.kubernetes\.io\/(internal-)?hostname$/
+/** Beside the hosts of its Ingress or Gateway. */
+const certifiedName = /^cert-manager\.io\/(alt-names|common-name)$/
 /** By which some ingress controllers take more hosts, or any text of their own configuration. */
-const widening = /(server-alias|-snippets?)$/
+const widening =
+  /(server-alias(-regex)?|-snippets?|\/from-to-www-redirect|\/redirect-from(-regex)?|(^|\.)(ingress\.kubernetes\.io|github\.io)\/config-[a-z-]+)$/
 
 const ofAnnotations = (object: ChartedObject): string[] =>
   Object.entries(plainOf(object.metadata.annotations)).flatMap(([key, value]) => {
-    if (dnsName.test(key))
+    if (dnsName.test(key) || certifiedName.test(key))
       return String(value)
         .split(',')
         .map((name) => hostOf(name.trim()))

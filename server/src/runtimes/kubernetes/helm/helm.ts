@@ -26,6 +26,7 @@ import {
 import { type RenderedChart, render, writeFixedChart } from './render.ts'
 import { readScopes, readVersions } from './scopes.ts'
 import type { HelmSession, HelmTool } from './tool.ts'
+import { judgeWays } from './ways-in.ts'
 
 export type { HelmOptions, HelmPlace, HelmRevision }
 
@@ -83,6 +84,7 @@ const renderJudged = async (
   const all = [...rendered.crds, ...rendered.objects]
   judge(all, { scopeOf: await readScopes(api, all, signal), namespace, allowClusterWide })
   const unled = judgeHosts(all, domains)
+  judgeWays(all)
   return { ...rendered, unled, objects: complete(rendered.objects) }
 }
 

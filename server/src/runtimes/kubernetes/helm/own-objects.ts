@@ -5,6 +5,7 @@
  */
 import { idLabels, labels, namespaceOf, type Place } from '../manifests/describe.ts'
 import type { ChartedObject } from './charted.ts'
+import { describeWays, withoutEgress } from './ways-in.ts'
 
 interface Ids {
   organizationId: string
@@ -78,17 +79,19 @@ export const asOurs = (objects: readonly ChartedObject[], of: Ids, place: Place)
     .filter((object) => !isRecord(object, of.serviceId))
     .map((object) => {
       const isPod = object.kind === 'Pod' && object.metadata.annotations?.['helm.sh/hook'] === undefined
-      return withPods({ ...object, metadata: withLabels(object.metadata, isPod ? ids : own) }, own, ids)
+      return withPods({ ...withoutEgress(object), metadata: withLabels(object.metadata, isPod ? ids : own) }, own, ids)
     })
+  const namespace = namespaceOf(of.environmentId)
+  const ways = describeWays(all, { serviceId: of.serviceId, namespace, release: releaseOf(of.serviceId) })
   const record: ChartedObject = {
     apiVersion: 'v1',
     kind: 'ConfigMap',
     metadata: {
       name: recordNameOf(of.serviceId),
-      namespace: namespaceOf(of.environmentId),
+      namespace,
       labels: { ...own, ...idLabels(place, of), [labels.role]: 'chart', [labels.revision]: of.revision },
     },
     data: {},
   }
-  return [...all, record]
+  return [...all, ...ways, record]
 }

@@ -7,6 +7,9 @@ import { templateOf, usualPort } from './pod.ts'
 export const scalesItself = ({ scaling }: Pick<Workload, 'scaling'>): boolean =>
   scaling !== undefined && scaling.max > Math.max(1, scaling.min)
 
+/** With none beyond those that are wanted, and none less, nothing could ever be replaced. */
+const surgeOf = ({ surgePercent = 25 }: Workload): string => `${Math.max(1, surgePercent)}%`
+
 /** What keeps the instances of a version: with volumes, one that never has two of them at one volume. */
 export const describeController = (workload: Workload, place: Place, pullSecrets: readonly string[]): Manifest => {
   const common = {
@@ -37,6 +40,6 @@ export const describeController = (workload: Workload, place: Place, pullSecrets
   const strategy =
     workload.recreate === true
       ? { type: 'Recreate' }
-      : { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: '25%' } }
+      : { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: surgeOf(workload) } }
   return { apiVersion: 'apps/v1', kind: 'Deployment', metadata, spec: { ...common, strategy } }
 }

@@ -30,6 +30,8 @@ export interface Place {
   /** Number of the user that programs run as, whatever their images say; null: the image's, which must not be root. */
   runAs: number | null
   ingress?: IngressPlace | undefined
+  /** StorageClass of new volumes; null or absent: the cluster's default. */
+  storageClass?: string | null
 }
 
 /** How hosts are published: what is left out is up to the cluster. */
@@ -101,6 +103,13 @@ export const annotations = {
   /** What a published thing was made from. */
   published: 'slipway.published',
 } as const
+
+/** What a claim asks for. */
+export const claimSpec = (size: string, { storageClass = null }: Pick<Place, 'storageClass'>) => ({
+  accessModes: ['ReadWriteOnce'],
+  resources: { requests: { storage: size } },
+  ...(storageClass === null ? {} : { storageClassName: storageClass }),
+})
 
 export const containerName = 'main'
 

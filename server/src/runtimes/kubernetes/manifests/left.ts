@@ -5,7 +5,16 @@
 import { dirname } from 'node:path/posix'
 import { Secret } from '../../../lib/secret.ts'
 import type { Task } from '../../runtime.ts'
-import { collectorNameOf, idLabels, labels, type Manifest, namespaceOf, type Place, taskNameOf } from './describe.ts'
+import {
+  claimSpec,
+  collectorNameOf,
+  idLabels,
+  labels,
+  type Manifest,
+  namespaceOf,
+  type Place,
+  taskNameOf,
+} from './describe.ts'
 import { containerOf, podSpecOf, volumeGroup } from './pod.ts'
 
 /** The files that an execution is to leave: others are places for the same. */
@@ -88,7 +97,7 @@ export const describeLeft = (task: Task, place: Place, pullSecrets: readonly str
       apiVersion: 'v1',
       kind: 'PersistentVolumeClaim',
       metadata: { name: taskNameOf(task.taskId), namespace, labels: own },
-      spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: size } } },
+      spec: claimSpec(size, place),
     },
     {
       apiVersion: 'batch/v1',

@@ -78,7 +78,7 @@ const resourcesOf = ({ cpuMillicores, memoryMb }: Pick<Workload, 'cpuMillicores'
 }
 
 export type Program = Content &
-  Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'volumes' | 'readOnlyRoot' | 'withoutRoot'>
+  Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'volumes' | 'readOnlyRoot' | 'withoutRoot' | 'machineLabels'>
 
 export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memoryMb'>, place: Place) => {
   const secret = secretNameOf(of, place)
@@ -123,6 +123,7 @@ export const podSpecOf = (of: Program, place: Place, pullSecrets: readonly strin
   // whole grace period. On a Docker engine an init process does the same.
   shareProcessNamespace: true,
   imagePullSecrets: pullSecrets.map((name) => ({ name })),
+  ...(of.machineLabels === undefined ? {} : { nodeSelector: of.machineLabels }),
   securityContext: {
     runAsNonRoot: true,
     ...userOf(of, place),
@@ -136,6 +137,32 @@ export const podSpecOf = (of: Program, place: Place, pullSecrets: readonly strin
       : [{ name: 'files', secret: { secretName: secretNameOf(of, place), defaultMode: 0o444 } }]),
   ],
 })
+
+/** Where instances may be beside each other. What must hold does so within a version: two stand side by side for a while. */
+const spreadOf = (workload: Workload): object => {
+  const { apart, zones, revision } = workload
+  const selector = { matchLabels: { ...instanceSelector(workload), [labels.revision]: revision } }
+  const over = (where: string, whenUnsatisfiable: string, labelSelector: object): object => ({
+    ...{ maxSkew: 1, topologyKey: where, whenUnsatisfiable, labelSelector },
+  })
+  return {
+    topologySpreadConstraints: [
+      over('kubernetes.io/hostname', 'ScheduleAnyway', { matchLabels: instanceSelector(workload) }),
+      ...(zones === undefined ? [] : [over('topology.kubernetes.io/zone', zones, selector)]),
+    ],
+    ...(apart === true
+      ? {
+          affinity: {
+            podAntiAffinity: {
+              requiredDuringSchedulingIgnoredDuringExecution: [
+                { topologyKey: 'kubernetes.io/hostname', labelSelector: selector },
+              ],
+            },
+          },
+        }
+      : {}),
+  }
+}
 
 export const templateOf = (workload: Workload, place: Place, pullSecrets: readonly string[]) => {
   const words = ownersWords(workload.labels)
@@ -156,14 +183,7 @@ export const templateOf = (workload: Workload, place: Place, pullSecrets: readon
     spec: {
       ...podSpecOf(workload, place, pullSecrets),
       terminationGracePeriodSeconds: graceSeconds,
-      topologySpreadConstraints: [
-        {
-          maxSkew: 1,
-          topologyKey: 'kubernetes.io/hostname',
-          whenUnsatisfiable: 'ScheduleAnyway',
-          labelSelector: { matchLabels: instanceSelector(workload) },
-        },
-      ],
+      ...spreadOf(workload),
       containers: [
         {
           ...containerOf(workload, place),

@@ -36,7 +36,8 @@ const workloads: Partial<Workload>[] = [
     liveness: probe({ kind: 'tcp', port: 8080 }),
   },
   { liveness: probe({ kind: 'grpc', port: 8080, service: 'shop.Orders' }) },
-  { scaling: { min: 2, max: 4, cpuPercent: 60, sleeps: false }, eagerReadiness: true },
+  { scaling: { min: 2, max: 4, cpuPercent: 60, memoryPercent: 70, sleeps: false }, eagerReadiness: true },
+  { machineLabels: { disk: 'ssd' }, apart: true, zones: 'DoNotSchedule', surgePercent: 0 },
 ]
 
 const allOf = (place: Place): Manifest[] => {

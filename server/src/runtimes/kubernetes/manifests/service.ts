@@ -2,6 +2,7 @@
 import type { Task, Workload } from '../../runtime.ts'
 import { describeController, scalesItself } from './controller.ts'
 import {
+  claimSpec,
   describePullSecrets,
   describeSecret,
   idLabels,
@@ -116,14 +117,16 @@ const describeVolumes = (of: Pick<Workload, 'volumes'> & Parameters<typeof idLab
       namespace: namespaceOf(of.environmentId),
       labels: { ...idLabels(place, of), [labels.volume]: id },
     },
-    spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: `${sizeGb}Gi` } } },
+    spec: claimSpec(`${sizeGb}Gi`, place),
   }))
 
 const describeScaling = (workload: Workload, place: Place): Manifest[] => {
   const { scaling } = workload
   if (scaling === undefined || !scalesItself(workload)) return []
   const kind = workload.volumes.length > 0 ? 'StatefulSet' : 'Deployment'
-  const target = { type: 'Utilization', averageUtilization: scaling.cpuPercent }
+  const useOf = (name: string, averageUtilization: number): object => ({
+    ...{ type: 'Resource', resource: { name, target: { type: 'Utilization', averageUtilization } } },
+  })
   return [
     {
       apiVersion: 'autoscaling/v2',
@@ -133,7 +136,10 @@ const describeScaling = (workload: Workload, place: Place): Manifest[] => {
         scaleTargetRef: { apiVersion: 'apps/v1', kind, name: nameOf(workload.serviceId) },
         minReplicas: Math.max(1, scaling.min),
         maxReplicas: scaling.max,
-        metrics: [{ type: 'Resource', resource: { name: 'cpu', target } }],
+        metrics: [
+          useOf('cpu', scaling.cpuPercent),
+          ...(scaling.memoryPercent === undefined ? [] : [useOf('memory', scaling.memoryPercent)]),
+        ],
       },
     },
   ]
