@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { planOf } from '../../api/actions.ts'
 import type * as read from '../../api/queries.ts'
 import { useMay } from '../../ui/place.ts'
+import { fieldWords } from '../../ui/plan.tsx'
 
 /** Null while it is not known, and for those who may not ask. */
 const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
@@ -26,15 +27,15 @@ export const ClusterNote = ({ service }: { service: read.Service }) => {
   const reason = planned?.effect === 'REFUSED' ? planned.reason : refusal
   if (reason !== undefined)
     return (
-      <div className="note warn wrap form">
+      <div className="note warn wrap">
         <strong>This cluster would not deploy it.</strong> {reason}
       </div>
     )
   const idle = planned?.not_applied ?? []
   if (idle.length === 0) return null
   return (
-    <div className="note form">
-      Set here, and without effect on this cluster: <span className="mono wrap">{idle.join(', ')}</span>
+    <div className="note">
+      Set here, and without effect on this cluster: <span className="wrap">{idle.map(fieldWords).join(', ')}</span>
     </div>
   )
 }

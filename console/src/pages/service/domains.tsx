@@ -55,7 +55,7 @@ const NewDomain = ({ service }: { service: read.Service }) => {
         value={domain}
         onChange={(event) => setDomain(event.currentTarget.value)}
         error={problem}
-        style={{ flex: 1, maxWidth: 360 }}
+        style={{ flex: 1, minWidth: 200, maxWidth: 360 }}
       />
       <Button type="submit" loading={adding.isPending} disabled={domain === ''}>
         Add

@@ -6,10 +6,11 @@ import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
-import { Answer } from '../../ui/notices.tsx'
+import { Answer, Waiting } from '../../ui/notices.tsx'
 import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
-import { factsOf } from './facts.ts'
+import { ClusterNote } from './cluster-note.tsx'
+import { factsOf, isProse } from './facts.ts'
 import { ChartValues } from './helm.tsx'
 import { Outputs } from './outputs.tsx'
 import { Runs } from './runs.tsx'
@@ -25,7 +26,7 @@ const Usage = ({ id }: { id: string }) => {
   const [instances, setInstances] = useState<{ pod_name: string; cpu: Metric; memory: Metric }[] | null>(null)
   useStream<NonNullable<typeof instances>>(`/service/metrics?service=${id}`, { onMessage: setInstances })
   if (instances === null || instances.length === 0)
-    return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
+    return instances === null ? <Waiting what="the engine" isInline /> : <p className="dim">No instance runs.</p>
   return (
     <Scroll label="Instances">
       <table className="list">
@@ -142,9 +143,12 @@ const Main = ({ service, status }: Shown) => {
     )
   if (service.kind === 'helm') return <ChartValues service={service} />
   return (
-    <div className="note">
-      The Argo CD of the cluster keeps this app at the deployed commit, and puts right what is changed by hand.
-    </div>
+    <>
+      <ClusterNote service={service} />
+      <div className="note">
+        The Argo CD of the cluster keeps this app at the deployed commit, and puts right what is changed by hand.
+      </div>
+    </>
   )
 }
 
@@ -168,7 +172,9 @@ export const Overview = ({ service, status }: Shown) => (
           {factsOf(service).map(([name, value]) => (
             <Fragment key={name}>
               <dt>{name}</dt>
-              <dd className="mono wrap">{value}</dd>
+              <dd className={`wrap ${isProse(name) ? '' : 'mono'}`}>
+                {name === 'Synchronized' ? <Time at={value} /> : value}
+              </dd>
             </Fragment>
           ))}
           {['application', 'container', 'helm'].includes(service.kind) ? (
