@@ -7,7 +7,7 @@ export interface Shot {
   as?: 'reader' | 'nobody' | 'cutOff'
   /** What is prepared before the page is opened. */
   before?(page: Page): Promise<unknown>
-  /** How much later than others it is as it is to be seen. */
+  /** After how long it is as it is to be seen, where it never has all that it asks for. */
   settleMs?: number
   /** What is done on the page before the picture. */
   act?(page: Page): Promise<unknown>

@@ -33,7 +33,7 @@ const answering =
 const states: Record<string, number | null> = { loading: null, error: 500, forbidden: 403 }
 
 /** Late enough for a page to say that it waits. */
-const lateMs = 900
+const lateMs = 1300
 
 const inStates = (pages: Record<string, string>, isWhole = false): Shots =>
   Object.fromEntries(
@@ -118,14 +118,14 @@ const emptyShots = ({
     ...Object.fromEntries(Object.entries(pages).map(([name, path]): [string, Shot] => [`${name}-empty`, { path }])),
     'audit-none-fits': { path: `/o/${organizationId}/audit?event=CLONE` },
     'overview-none-fits': { path: `/o/${organizationId}?q=nothing` },
-    'services-none-fits': { path: `/e/${environmentId}/services?q=nothing` },
   }
 }
 
 export const shotsOfStates = (place: Place): Shots => ({
+  ...emptyShots(place.bare),
+  'services-none-fits': { path: `/e/${place.environmentId}/services?q=nothing` },
+  ...readerShots(place),
   ...inStates(pagesOf(place)),
   ...inStates(wholesOf(place), true),
   ...inStates({ deployment: `/e/${place.environmentId}/deployments/${place.executionId}` }),
-  ...emptyShots(place.bare),
-  ...readerShots(place),
 })

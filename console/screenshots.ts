@@ -50,16 +50,20 @@ const places: readonly string[] = [...themes, ...Object.keys(widths)]
 const wanted = words.filter((word) => !places.includes(word))
 const isAsked = (word: string, all: readonly string[]): boolean =>
   !all.some((each) => words.includes(each)) || words.includes(word)
-/** A name, or the beginning of one with a dash: `reader-` are all that a reader sees. */
+/** A name, or a part of one with a dash: `reader-` are all that a reader sees, `-empty` all pages without content. */
 const isWanted = (name: string): boolean =>
-  wanted.length === 0 || wanted.some((word) => word === name || (word.endsWith('-') && name.startsWith(word)))
+  wanted.length === 0 ||
+  wanted.some(
+    (word) =>
+      word === name || (word.endsWith('-') && name.startsWith(word)) || (word.startsWith('-') && name.endsWith(word)),
+  )
 
 /** What is asked for by a page that is refused is no fault of it. */
 const isExpected = (text: string): boolean => text.startsWith('Failed to load resource')
 
 const openPage = async (context: BrowserContext): Promise<Page> => {
   const page = await context.newPage()
-  page.setDefaultTimeout(15_000)
+  page.setDefaultTimeout(60_000)
   page.on('pageerror', (error) => process.stderr.write(`${page.url()}: ${error.stack}\n`))
   page.on('console', (message) => {
     if (message.type() === 'error' && !isExpected(message.text()))
@@ -75,6 +79,21 @@ const sizes = (Object.keys(widths) as (keyof typeof widths)[]).filter((each) => 
 const resize = (page: Page, size: keyof typeof widths): Promise<void> =>
   page.setViewportSize({ width: widths[size], height: 900 })
 
+const toSettleMs = 10_000
+
+/** Waits until the page waits for nothing more. */
+const settle = async (page: Page, { settleMs }: Shot): Promise<void> => {
+  await page.waitForTimeout(settleMs ?? 300)
+  if (settleMs !== undefined) return
+  await page.locator('main, .center-page').first().waitFor({ timeout: toSettleMs })
+  const busy = page.locator('main [aria-busy=true]')
+  await busy
+    .first()
+    .waitFor({ state: 'detached', timeout: toSettleMs })
+    .catch(() => undefined)
+  await page.waitForTimeout(200)
+}
+
 /** A page that nothing is done on is opened once, and shown at each width in turn. */
 const takeOne = async (pages: Pages, url: string, name: string, shot: Shot): Promise<void> => {
   const page = pages[shot.as ?? 'admin']
@@ -84,7 +103,7 @@ const takeOne = async (pages: Pages, url: string, name: string, shot: Shot): Pro
       await page.unrouteAll()
       await shot.before?.(page)
       await page.goto(url + shot.path)
-      await page.waitForTimeout(450 + (shot.settleMs ?? 0))
+      await settle(page, shot)
     }
     await shot.act?.(page)
     await page.waitForTimeout(250)
