@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
 import * as read from '../api/queries.ts'
+import { ProblemNote } from './dialog.tsx'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
@@ -210,11 +211,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
       >
         <Answer of={plan}>{(found) => <PlanView plan={found} />}</Answer>
         {losing(action) ? <Loss action={action} typed={typed} onType={setTyped} /> : null}
-        {doing.error === null ? null : (
-          <div className="note bad" role="alert">
-            {doing.error.message}
-          </div>
-        )}
+        <ProblemNote error={doing.error} />
         <div className="row apart">
           <Button variant="default" onClick={onClose}>
             Close

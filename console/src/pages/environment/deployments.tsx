@@ -90,7 +90,7 @@ const DeploymentRow = ({ row, isPicked, isFull, isNewest, pick, rollBack }: RowP
         <StateMark state={status} />
       </td>
       <td className="dim optional">{stages.reduce((count, { services }) => count + services.length, 0)}</td>
-      <td className="dim optional wrap" style={{ maxWidth: 220 }}>
+      <td className="dim optional wrap" style={{ minWidth: 190, maxWidth: 220 }}>
         {audit.triggered_by} <span className="small">{origins[audit.origin] ?? audit.origin.toLowerCase()}</span>
       </td>
       <td className="tight dim optional">{durationOf(took)}</td>

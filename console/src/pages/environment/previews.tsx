@@ -25,7 +25,7 @@ const hookWords: Record<string, [string, string]> = {
   ACTIVE: ['reports pushes', 'good'],
   NOT_CONFIGURED: ['no webhook: asked every minute', ''],
   MISCONFIGURED: ['the webhook is wrong', 'bad'],
-  UNABLE_TO_VERIFY: ['webhook not checked yet', 'warn'],
+  UNABLE_TO_VERIFY: ['not checked yet', 'warn'],
 }
 
 const Sync = ({ id, name }: { id: string; name: string }) => {
@@ -108,7 +108,12 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
       <Answer of={services}>
         {(all) => {
           const found = all.filter(hasRepository)
-          if (found.length === 0) return <Empty title="No service is built from a repository" />
+          if (found.length === 0)
+            return (
+              <Empty title="No service is built from a repository">
+                <p>One that is can be deployed whenever its branch is pushed to.</p>
+              </Empty>
+            )
           return (
             <Scroll label="Pushes" isCard>
               <table className="list">

@@ -224,7 +224,7 @@ const Filters = () => {
   const day = (name: 'from' | 'until', label: string) => (
     <div className="row">
       <span className="dim" aria-hidden="true">
-        {name === 'from' ? 'From' : 'until'}
+        {name === 'from' ? 'From' : 'Until'}
       </span>
       <TextInput
         type="date"
@@ -284,7 +284,13 @@ export const Audit = ({ organizationId }: Props) => {
         {({ pages }) => {
           const rows = pages.flatMap((page) => page.events)
           if (rows.length === 0)
-            return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
+            return Object.keys(query).length > 1 ? (
+              <Empty title="No event fits">
+                <p>Choose fewer filters, or a longer time.</p>
+              </Empty>
+            ) : (
+              <Empty title="Nothing was done yet" />
+            )
           return (
             <Scroll label="Audit log" isCard>
               <table className="list">

@@ -35,7 +35,7 @@ const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: stri
     <Select
       aria-label={`Role of ${name}`}
       size="xs"
-      w={130}
+      w={110}
       // Ownership is handed over, not given.
       data={(roles.data ?? [])
         .filter((each) => each.name.toLowerCase() !== 'owner')

@@ -1,6 +1,7 @@
 /** What the cluster of a service makes of its configuration, as the plan of a deployment says it. */
 import { useQuery } from '@tanstack/react-query'
 import { planOf } from '../../api/actions.ts'
+import { Problem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { useMay } from '../../ui/place.ts'
 import { fieldWords } from '../../ui/plan.tsx'
@@ -15,7 +16,10 @@ const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
     retry: false,
   })
   const planned = plan.data?.stages.flatMap(({ services }) => services).find((each) => each.id === id)
-  return { planned, refusal: plan.error?.message }
+  // Another failure says nothing of the cluster.
+  const { error } = plan
+  const refusal = error instanceof Problem && [400, 409].includes(error.status) ? error.message : undefined
+  return { planned, refusal }
 }
 
 /** JSON pointers to what is set and has no effect on this cluster. */
