@@ -71,8 +71,9 @@ TEXT
     screenshots) cat <<'TEXT' ;;
 npm run screenshots [-- environment logs dark phone]
 
-Makes pictures of every page of the console, or of those named, in console/screenshots: in both themes
-and three widths, or in those named (light, dark; wide, middle, phone).
+Makes pictures of every page and state of the console, or of those named, in console/screenshots: in both
+themes and three widths, or in those named (light, dark; wide, middle, phone). A name with a dash at
+its end or its beginning stands for all that begin or end so: reader-, -empty, -loading.
 TEXT
     bench) cat <<'TEXT' ;;
 npm run bench [-- --only 1a,2b] [--rounds 5] [--floors]

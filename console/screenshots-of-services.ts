@@ -2,6 +2,7 @@
 import type { Page } from 'playwright-core'
 import type { Json } from '../server/test/support/slipway/slipway.ts'
 import { until } from '../server/test/support/until.ts'
+import type { Shots } from './screenshot.ts'
 
 type Call = (method: string, path: string, body?: unknown) => Promise<Json>
 
@@ -60,11 +61,6 @@ export const furnishOthers = async (
   return { cronId, lifecycleId, helmId, terraformId, argoId }
 }
 
-interface Shot {
-  path: string
-  act?(page: Page): Promise<unknown>
-}
-
 const openCode = async (page: Page): Promise<void> => {
   await page.getByText('The same with curl').click()
   await page.locator('details').getByText('Terraform', { exact: true }).click()
@@ -73,7 +69,7 @@ const openCode = async (page: Page): Promise<void> => {
 export const shotsOfServices = (
   { cronId, lifecycleId, helmId, terraformId, argoId }: Others,
   { containerId, databaseId, emptyId }: { containerId: string; databaseId: string; emptyId: string },
-): Record<string, Shot> => ({
+): Shots => ({
   'create-template': { path: `/e/${emptyId}/new/template` },
   'create-template-one': { path: `/e/${emptyId}/new/template?template=nextcloud` },
   'create-template-code': { path: `/e/${emptyId}/new/template?template=wordpress`, act: openCode },
@@ -109,5 +105,17 @@ export const shotsOfServices = (
       await page.getByRole('menuitem', { name: 'Destroy' }).click()
     },
   },
+  'job-log': { path: `/s/job/${cronId}/logs` },
+  'helm-domains': { path: `/s/helm/${helmId}/domains` },
+  'terraform-settings': { path: `/s/terraform/${terraformId}/settings` },
+  'terraform-plan': {
+    path: `/s/terraform/${terraformId}/overview`,
+    act: (page) => page.getByRole('button', { name: 'Plan only' }).click(),
+  },
+  'database-credentials': {
+    path: `/s/database/${databaseId}/overview`,
+    act: (page) => page.getByRole('button', { name: 'Show credentials' }).click(),
+  },
+  'argocd-settings': { path: `/s/argocdApp/${argoId}/settings` },
   argocd: { path: `/s/argocdApp/${argoId}/overview` },
 })

@@ -11,7 +11,7 @@ import { Problem } from './api/client.ts'
 import { beginOverview, queryClient, session } from './api/queries.ts'
 import { readKey } from './api/session-key.ts'
 import { SignIn } from './pages/sign-in.tsx'
-import { Failure } from './ui/notices.tsx'
+import { Empty, Failure } from './ui/notices.tsx'
 import { Shell } from './ui/shell.tsx'
 import { Toasts } from './ui/toasts.tsx'
 
@@ -25,7 +25,13 @@ const Root = () => (
   </>
 )
 
-const root = createRootRoute({ component: Root, notFoundComponent: () => <Failure error={new Problem(404, {})} /> })
+const Nowhere = () => (
+  <main className="center-page">
+    <Failure error={new Problem(404, {})} />
+  </main>
+)
+
+const root = createRootRoute({ component: Root, notFoundComponent: Nowhere })
 
 const signIn = createRoute({
   getParentRoute: () => root,
@@ -55,9 +61,9 @@ const home = createRoute({
       throw redirect({ to: '/o/$organizationId', params: { organizationId: first.organization_id } })
   },
   component: () => (
-    <Failure
-      error={new Problem(403, { message: 'You are not a member of an organization yet: ask for an invitation.' })}
-    />
+    <Empty title="You are in no organization yet">
+      <p>Ask somebody who administers one for an invitation, and open its link.</p>
+    </Empty>
   ),
 })
 

@@ -283,7 +283,7 @@ test('names of strangers are text in what opens above a page, and a link to sign
 
 /** All that a reader may press: what looks, filters, copies or downloads. */
 const harmless =
-  /^(Copy|Change|Details.*|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Load older lines|[\d:.]+|Local.*|UTC.*|Copy .*|)$/i
+  /^(Copy|Change|Details.*|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Load older lines|Load the page again|[\d:.]+|Local.*|UTC.*|Copy .*|)$/i
 
 interface Labelled {
   getAttribute(name: string): string | null

@@ -199,7 +199,7 @@ test('a cluster at a cloud provider is registered, planned, changed, locked, dep
   await goTo(`/o/${organizationId}/clusters`)
   await page.getByRole('button', { name: 'Cluster at a cloud provider' }).click()
   await page.getByRole('textbox', { name: 'Name' }).fill('paris')
-  await page.getByRole('combobox', { name: 'Region of AWS' }).click()
+  await page.getByRole('combobox', { name: 'AWS region' }).click()
   await page.getByRole('option', { name: /^eu-west-3/ }).click()
   await page.getByRole('textbox', { name: 'Access key id' }).fill('AKIATEST')
   await page.getByLabel('Secret access key').fill('a secret')

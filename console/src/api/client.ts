@@ -26,7 +26,8 @@ export class Problem extends Error {
     this.status = status
     this.code = body.code ?? 'unknown'
     this.requestId = body.request_id ?? null
-    this.details = body.details ?? []
+    // A name that is taken is said of no field by the API, and always is of this one.
+    this.details = body.details ?? (this.code === 'name_taken' ? [{ field: '/name', message: this.message }] : [])
   }
 }
 

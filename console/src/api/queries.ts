@@ -40,6 +40,15 @@ const kindOf = (type: unknown): Kind => {
   return word === 'argocd_app' ? 'argocdApp' : (kinds.find((kind) => kind === word) ?? 'application')
 }
 
+const databaseWords: Record<string, string> = {
+  POSTGRESQL: 'PostgreSQL',
+  MYSQL: 'MySQL',
+  MONGODB: 'MongoDB',
+  REDIS: 'Redis',
+}
+
+export const databaseWord = (type: unknown): string => databaseWords[String(type)] ?? String(type)
+
 /** What of a service is a version: its commit, or its image. */
 const versionOf = (raw: Record<string, unknown>): string | null => {
   // A job is an image or a repository like others, only further in.
@@ -49,7 +58,7 @@ const versionOf = (raw: Record<string, unknown>): string | null => {
   const git = raw.git_repository as { deployed_commit_id?: string; branch?: string } | null | undefined
   if (git) return git.deployed_commit_id ? git.deployed_commit_id.slice(0, 7) : (git.branch ?? null)
   if (typeof raw.image_name === 'string') return `${raw.image_name}:${String(raw.tag)}`
-  if (typeof raw.version === 'string') return `${String(raw.type ?? '').toLowerCase()} ${raw.version}`.trim()
+  if (typeof raw.version === 'string') return `${databaseWord(raw.type ?? '')} ${raw.version}`.trim()
   return null
 }
 

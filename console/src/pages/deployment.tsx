@@ -10,8 +10,9 @@ import { Answer, Failure } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
 import { PlanDialog } from '../ui/plan.tsx'
 import { stageName } from '../ui/stage-name.ts'
-import { isBusy, StateMark } from '../ui/state.tsx'
+import { isBusy, StateMark, wordOf } from '../ui/state.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
+import { verbs } from './environment/deployments.tsx'
 
 type Row = NonNullable<Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>>[number]
 
@@ -139,9 +140,11 @@ export const Deployment = () => {
                 <div className="row wraps">
                   <StateMark state={row.status} />
                   <span className="dim small">
-                    {row.trigger_action.toLowerCase()} by {row.auditing_data.triggered_by},{' '}
-                    <Time at={row.auditing_data.created_at} />
-                    {isBusy(row.status) ? null : `, took ${durationOf(row.total_duration)}`}
+                    {verbs[row.trigger_action] ?? wordOf(row.trigger_action)}, requested by{' '}
+                    {row.auditing_data.triggered_by} <Time at={row.auditing_data.created_at} />
+                    {isBusy(row.status) ? null : (
+                      <span className="nowrap">, took {durationOf(row.total_duration)}</span>
+                    )}
                   </span>
                 </div>
               </div>

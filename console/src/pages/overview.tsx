@@ -63,6 +63,17 @@ interface SectionProps {
   search: string
 }
 
+const Tiles = ({ rows }: { rows: readonly Row[] }) =>
+  rows.length === 0 ? (
+    <p className="dim small">No environment fits the filter.</p>
+  ) : (
+    <div className="grid">
+      {rows.map((row) => (
+        <EnvironmentTile key={row.id} environment={row} />
+      ))}
+    </div>
+  )
+
 const ProjectSection = ({ id, name, search }: SectionProps) => {
   const environments = useEnvironments(id)
   const fits = (row: Row): boolean => `${name} ${row.name} ${modeWords[row.mode]}`.toLowerCase().includes(search)
@@ -88,11 +99,7 @@ const ProjectSection = ({ id, name, search }: SectionProps) => {
               </Link>
             </p>
           ) : (
-            <div className="grid">
-              {rows.filter(fits).map((row) => (
-                <EnvironmentTile key={row.id} environment={row} />
-              ))}
-            </div>
+            <Tiles rows={rows.filter(fits)} />
           )
         }
       </Answer>

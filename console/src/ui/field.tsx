@@ -24,7 +24,7 @@ export interface FieldProps {
 const problemAt = (problems: readonly FieldProblem[], pointer: string, within: boolean): string | undefined =>
   problems.find(({ field }) => field === pointer || (within && field.startsWith(`${pointer}/`)))?.message
 
-const effectWords = { acts: 'Acts', recorded: 'Only recorded', refused: 'Refused here' }
+const effectWords = { acts: 'Takes effect', recorded: 'Only recorded', refused: 'Refused here' }
 
 /** What a value of the field does on this server. */
 export const EffectChip = ({ schema }: { schema: Schema }) => {

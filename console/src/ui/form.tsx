@@ -6,6 +6,7 @@ import { Button } from '@mantine/core'
 import { useBlocker } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { type FieldProblem, toProblem } from '../api/client.ts'
+import { ProblemNote } from './dialog.tsx'
 import { Field } from './field.tsx'
 import { isRefused, type Schema } from './schema.ts'
 
@@ -28,7 +29,7 @@ interface FormProps {
 export const SchemaForm = ({ schema, value, first, hidden = [], isReadOnly, save, saved }: FormProps) => {
   const [draft, setDraft] = useState<Value>({})
   const [problems, setProblems] = useState<readonly FieldProblem[]>([])
-  const [failure, setFailure] = useState<string | null>(null)
+  const [failure, setFailure] = useState<unknown>(null)
   const [isBusy, setBusy] = useState(false)
   const [isSaved, setSaved] = useState(false)
   const changes = Object.fromEntries(Object.entries(draft).filter(([name, each]) => !isSame(each, value[name])))
@@ -53,9 +54,8 @@ export const SchemaForm = ({ schema, value, first, hidden = [], isReadOnly, save
       setDraft({})
       setSaved(true)
     } catch (error) {
-      const { details, message } = toProblem(error)
-      setProblems(details)
-      setFailure(message)
+      setProblems(toProblem(error).details)
+      setFailure(error)
     }
     setBusy(false)
   }
@@ -85,11 +85,7 @@ export const SchemaForm = ({ schema, value, first, hidden = [], isReadOnly, save
           </div>
         </details>
       )}
-      {failure === null ? null : (
-        <div className="note bad" role="alert">
-          {failure}
-        </div>
-      )}
+      <ProblemNote error={failure} />
       {isReadOnly ? null : (
         <div className="row">
           <Button type="submit" disabled={!isChanged} loading={isBusy}>

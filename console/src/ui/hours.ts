@@ -17,7 +17,7 @@ export const usualHours = {
 }
 
 export const hourFields: readonly FieldSpec[] = [
-  { at: '/auto_stop', label: 'It runs only in certain hours, and is stopped outside of them', kind: 'switch' },
+  { at: '/auto_stop', label: 'Runs only at certain hours, and is stopped outside them', kind: 'switch' },
   {
     at: '/start_time',
     label: 'Starts at',

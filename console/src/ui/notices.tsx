@@ -49,16 +49,27 @@ export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }
   )
 }
 
-/** Says nothing for a moment: most answers come sooner. */
-export const Waiting = () => {
+const useIsLate = (afterMs: number): boolean => {
   const [isLate, setLate] = useState(false)
   useEffect(() => {
-    const timer = setTimeout(() => setLate(true), 400)
+    const timer = setTimeout(() => setLate(true), afterMs)
     return () => clearTimeout(timer)
-  }, [])
+  }, [afterMs])
+  return isLate
+}
+
+/** Says nothing for a moment: most answers come sooner. Who waits for long is told so, and what can be done. */
+export const Waiting = ({ what = 'the server', isInline = false }: { what?: string; isInline?: boolean }) => {
+  const isLate = useIsLate(400)
+  const isVeryLate = useIsLate(2000)
   return (
-    <div className="nothing" aria-busy="true">
-      {isLate ? 'Waiting for the server …' : ' '}
+    <div className={isInline ? 'dim' : 'nothing'} aria-busy="true">
+      {isVeryLate ? `No answer from ${what} yet. ` : isLate ? `Waiting for ${what} …` : ' '}
+      {isVeryLate ? (
+        <button type="button" className="as-link" onClick={() => location.reload()}>
+          Load the page again
+        </button>
+      ) : null}
     </div>
   )
 }

@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
 import * as read from '../api/queries.ts'
+import { ProblemNote } from './dialog.tsx'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
@@ -40,6 +41,9 @@ type Planned = Plan['stages'][number]['services'][number]
 
 const shown = (value: unknown): string =>
   value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
+
+/** A JSON pointer to a field, as it is read. */
+export const fieldWords = (pointer: string): string => pointer.slice(1).replaceAll('/', ' › ').replaceAll('_', ' ')
 
 export const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
   <>
@@ -83,7 +87,7 @@ const Changes = ({ changes, not_applied, effect }: Planned) => {
       {commit === null ? null : <Line name="commit" from={commit.from?.slice(0, 10)} to={commit.to?.slice(0, 10)} />}
       {image === null ? null : <Line name="image" from={image.from} to={image.to} />}
       {configuration.map(({ field, from, to }) => (
-        <Line key={field} name={field.slice(1).replaceAll('/', ' › ').replaceAll('_', ' ')} from={from} to={to} />
+        <Line key={field} name={fieldWords(field)} from={from} to={to} />
       ))}
       <Keys what="added" keys={variables.added} />
       <Keys what="changed" keys={variables.changed} />
@@ -91,7 +95,7 @@ const Changes = ({ changes, not_applied, effect }: Planned) => {
       {not_applied.length === 0 || effect === 'DELETE' || effect === 'STOP' ? null : (
         <>
           <span className="dim">without effect here</span>
-          <span className="wrap mono dim">{not_applied.join(', ')}</span>
+          <span className="wrap dim">{not_applied.map(fieldWords).join(', ')}</span>
         </>
       )}
     </div>
@@ -127,7 +131,7 @@ const PlanView = ({ plan }: { plan: Plan }) => (
       .filter(({ services }) => services.length > 0)
       .map(({ name, services }) => (
         <section key={name}>
-          {plan.stages.length < 2 ? null : <h3 className="dim">{stageName(name)}</h3>}
+          {plan.stages.length < 2 ? null : <h3 className="dim plan-stage">{stageName(name)}</h3>}
           {services.map((service) => (
             <PlannedService key={service.id} service={service} />
           ))}
@@ -207,11 +211,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
       >
         <Answer of={plan}>{(found) => <PlanView plan={found} />}</Answer>
         {losing(action) ? <Loss action={action} typed={typed} onType={setTyped} /> : null}
-        {doing.error === null ? null : (
-          <div className="note bad" role="alert">
-            {doing.error.message}
-          </div>
-        )}
+        <ProblemNote error={doing.error} />
         <div className="row apart">
           <Button variant="default" onClick={onClose}>
             Close

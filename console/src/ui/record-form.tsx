@@ -166,7 +166,7 @@ const controls: Record<NonNullable<FieldSpec['kind']>, (props: ControlProps) => 
       onChange={onChange}
       error={error}
     >
-      <div className="row wraps" style={{ margin: '6px 0' }}>
+      <div className="row wraps many" style={{ margin: '6px 0' }}>
         {(field.options ?? []).map((each) => (
           <Checkbox key={each.value} value={each.value} label={each.label} />
         ))}

@@ -40,6 +40,7 @@ export const durationOf = (value: string | number | null | undefined): string =>
   const seconds = Math.round(
     typeof value === 'number' ? value : Number(hours) * 3600 + Number(minutes) * 60 + Number(rest),
   )
+  if (seconds < 1) return 'under 1 s'
   if (seconds < 60) return `${seconds} s`
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`

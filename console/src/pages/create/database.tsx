@@ -2,15 +2,9 @@
 import { NumberInput, Select, Switch } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
+import { databaseWord } from '../../api/queries.ts'
 import { Answer } from '../../ui/notices.tsx'
 import { type FormProps, NameField } from './fields.tsx'
-
-const typeWords: Record<string, string> = {
-  POSTGRESQL: 'PostgreSQL',
-  MYSQL: 'MySQL',
-  MONGODB: 'MongoDB',
-  REDIS: 'Redis',
-}
 
 export const DatabaseForm = ({ body, change, problem, environmentId }: FormProps) => {
   const configurations = useQuery({
@@ -35,7 +29,7 @@ export const DatabaseForm = ({ body, change, problem, environmentId }: FormProps
             <Select
               label="Kind"
               required
-              data={all.map(({ database_type: type }) => ({ value: type, label: typeWords[type] ?? type }))}
+              data={all.map(({ database_type: type }) => ({ value: type, label: databaseWord(type) }))}
               value={String(body.type ?? '') || null}
               onChange={(type) =>
                 change({ type, version: versionsOf(type)[0], name: body.name || String(type).toLowerCase() })

@@ -42,7 +42,7 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
   return (
     <>
       <Select
-        label="Repository of charts"
+        label="Chart repository"
         required
         data={repositories.map(({ id, name, url }) => ({ value: id, label: `${name} (${url ?? ''})` }))}
         value={chart.repository ?? null}
@@ -51,7 +51,7 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
       />
       {repositories.length > 0 || organizationId === '' ? null : (
         <p className="note warn">
-          The organization has no repository of charts yet.{' '}
+          The organization has no chart repository yet.{' '}
           <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'charts' }}>
             Add one
           </Link>
@@ -76,7 +76,7 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
           error={problem('/source/helm_repository/chart_version')}
         />
       </div>
-      <span role="status" className="small" style={{ color: 'var(--bad)' }}>
+      <span role="status" className="small bad-text unless-empty">
         {charts.error?.message ?? ''}
       </span>
     </>
@@ -104,7 +104,7 @@ export const HelmForm = ({ body, change, problem }: FormProps) => {
       <SegmentedControl
         aria-label="Where the chart is"
         data={[
-          { value: 'repository', label: 'A repository of charts' },
+          { value: 'repository', label: 'A chart repository' },
           { value: 'git', label: 'A git repository' },
         ]}
         value={source.git_repository === undefined ? 'repository' : 'git'}
@@ -134,7 +134,7 @@ export const HelmForm = ({ body, change, problem }: FormProps) => {
       <NameField {...{ body, change, problem }} />
       <Textarea
         label="Values (YAML)"
-        description="In the place of those of the chart"
+        description="Instead of the values that the chart has by itself."
         autosize
         minRows={4}
         maxRows={18}

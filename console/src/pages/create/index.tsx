@@ -6,8 +6,9 @@ import { type FormEvent, type ReactNode, useState } from 'react'
 import { run } from '../../api/actions.ts'
 import { answerOf, client, type FieldProblem, Problem, toProblem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
+import { ProblemNote } from '../../ui/dialog.tsx'
 import { Icon, type IconName } from '../../ui/icons.tsx'
-import { Answer, Failure } from '../../ui/notices.tsx'
+import { Answer, Empty, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { addressOf } from '../../ui/shell.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
@@ -79,7 +80,6 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
   const { kind, Part, beginning, toSend = (each) => each } = ways[source]
   const [body, setBody] = useState<Body>(beginning)
   const [problems, setProblems] = useState<readonly FieldProblem[]>([])
-  const [failure, setFailure] = useState<string | null>(null)
   const queries = useQueryClient()
   const navigate = useNavigate()
   const may = useMay()
@@ -101,16 +101,11 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
       void queries.invalidateQueries({ queryKey: ['services', environmentId] })
       await navigate({ to: addressOf({ kind, id }) })
     },
-    onError(error) {
-      const { details, message } = toProblem(error)
-      setProblems(details)
-      setFailure(message)
-    },
+    onError: (error) => setProblems(toProblem(error).details),
   })
   const submit = (event: FormEvent): void => {
     event.preventDefault()
     setProblems([])
-    setFailure(null)
     making.mutate(may('deploy'))
   }
   return (
@@ -123,11 +118,7 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
           problems.find((each) => each.field === field || each.field.startsWith(`${field}/`))?.message
         }
       />
-      {failure === null ? null : (
-        <div className="note bad wrap" role="alert">
-          {failure}
-        </div>
-      )}
+      <ProblemNote error={making.error} />
       <div className="row wraps">
         <Button type="submit" loading={making.isPending}>
           {may('deploy') ? 'Create and deploy' : 'Create'}
@@ -187,7 +178,9 @@ export const Create = () => {
             )}
           </div>
         ) : (
-          <Failure error={new Problem(403, { message: 'Your role may not create services here.' })} />
+          <Empty title="You may not create services here">
+            <p>Ask somebody who administers the organization for a role or a token that may.</p>
+          </Empty>
         )
       }
     </Answer>

@@ -112,7 +112,7 @@ export const JobForm = ({ body, change, problem }: FormProps) => {
       <SegmentedControl
         aria-label="When it runs"
         data={[
-          { value: 'cron', label: 'By a schedule' },
+          { value: 'cron', label: 'On a schedule' },
           { value: 'lifecycle', label: 'With deployments' },
         ]}
         value={isCron ? 'cron' : 'lifecycle'}

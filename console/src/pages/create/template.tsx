@@ -42,7 +42,7 @@ const sourceOf = (service: TemplateService): string =>
 const Parts = ({ template, name }: { template: Template; name: string }) => (
   <section className="card">
     <header>
-      <h2>What is made</h2>
+      <h2>What will be created</h2>
     </header>
     <div className="body stack">
       {Object.entries(template.services).map(([key, service]) => (

@@ -17,7 +17,7 @@ export type Execution = NonNullable<
   Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>
 >[number]
 
-const verbs: Record<string, string> = {
+export const verbs: Record<string, string> = {
   DEPLOY: 'Deploy',
   DELETE: 'Delete',
   RESTART: 'Restart',
@@ -26,12 +26,12 @@ const verbs: Record<string, string> = {
 }
 
 const origins: Record<string, string> = {
-  API: 'by the API',
-  CLI: 'by the command line',
+  API: 'through the API',
+  CLI: 'on the command line',
   CONSOLE: 'in the console',
   GIT: 'because of a push',
   QOVERY_INTERNAL: 'by the server itself',
-  TERRAFORM_PROVIDER: 'by Terraform',
+  TERRAFORM_PROVIDER: 'with Terraform',
 }
 
 export const titleOf = (row: Execution): string =>
@@ -90,14 +90,14 @@ const DeploymentRow = ({ row, isPicked, isFull, isNewest, pick, rollBack }: RowP
         <StateMark state={status} />
       </td>
       <td className="dim optional">{stages.reduce((count, { services }) => count + services.length, 0)}</td>
-      <td className="dim optional wrap" style={{ maxWidth: 220 }}>
+      <td className="dim optional wrap" style={{ minWidth: 190, maxWidth: 220 }}>
         {audit.triggered_by} <span className="small">{origins[audit.origin] ?? audit.origin.toLowerCase()}</span>
       </td>
       <td className="tight dim optional">{durationOf(took)}</td>
       <td className="tight">
         <Time at={audit.created_at} />
       </td>
-      <td className="tight optional">
+      <td className="tight">
         {!isNewest && action === 'DEPLOY' && status === 'DEPLOYED' && may('deploy') ? (
           <Button size="compact-sm" variant="default" onClick={rollBack}>
             Roll back to this
@@ -144,7 +144,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                     <th className="optional">By</th>
                     <th className="tight optional">Took</th>
                     <th className="tight">When</th>
-                    <th className="tight optional">
+                    <th className="tight">
                       <span className="hidden-text">Actions</span>
                     </th>
                   </tr>

@@ -7,7 +7,7 @@ import { Problem, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
 import { Icon } from '../../ui/icons.tsx'
-import { Answer, Failure, Waiting } from '../../ui/notices.tsx'
+import { Answer, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Freshness, isBusy, StateMark } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
@@ -100,9 +100,13 @@ const Head = ({ environment, live }: ShownProps) => {
   )
 }
 
+const LiveServices = ({ environmentId }: { environmentId: string }) => {
+  const states = useQuery(read.live(environmentId))
+  return <Answer of={states}>{(live) => <Services environmentId={environmentId} live={live} />}</Answer>
+}
+
 const pages: Record<keyof typeof sections, (shown: ShownProps) => ReactNode> = {
-  services: ({ environment, live }) =>
-    live === undefined ? <Waiting /> : <Services environmentId={environment.id} live={live} />,
+  services: ({ environment }) => <LiveServices environmentId={environment.id} />,
   deployments: ({ environment: { id, name } }) => <Deployments environmentId={id} name={name} />,
   stages: ({ environment: { id } }) => <Stages environmentId={id} />,
   previews: ({ environment: { id, organization } }) => <Previews environmentId={id} organizationId={organization.id} />,

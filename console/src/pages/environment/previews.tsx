@@ -14,10 +14,10 @@ import { tell, tellProblem } from '../../ui/toasts.tsx'
 type Preview = Schemas['Preview']
 
 const stateWords: Record<Preview['state'], [string, string]> = {
-  WAITING: ['Waits', 'warn'],
+  WAITING: ['Waiting', 'warn'],
   ACTIVE: ['Active', 'good'],
-  REMOVING: ['Is being removed', ''],
-  EXPIRED: ['Its time is over', ''],
+  REMOVING: ['Being removed', ''],
+  EXPIRED: ['Expired', ''],
   REFUSED: ['Refused', 'bad'],
 }
 
@@ -25,7 +25,7 @@ const hookWords: Record<string, [string, string]> = {
   ACTIVE: ['reports pushes', 'good'],
   NOT_CONFIGURED: ['no webhook: asked every minute', ''],
   MISCONFIGURED: ['the webhook is wrong', 'bad'],
-  UNABLE_TO_VERIFY: ['not known', 'warn'],
+  UNABLE_TO_VERIFY: ['not checked yet', 'warn'],
 }
 
 const Sync = ({ id, name }: { id: string; name: string }) => {
@@ -34,14 +34,14 @@ const Sync = ({ id, name }: { id: string; name: string }) => {
     mutationFn: () =>
       answerOf(client.POST('/service/{serviceId}/gitWebhook/sync', { params: { path: { serviceId: id } } })),
     onSuccess() {
-      tell(`The webhook of ${name} is entered at its git host.`)
+      tell(`The webhook of ${name} was set up at its git host.`)
       void queries.invalidateQueries({ queryKey: ['push state', id] })
     },
     onError: tellProblem,
   })
   return (
     <Button size="compact-sm" variant="default" loading={syncing.isPending} onClick={() => syncing.mutate()}>
-      Enter the webhook<span className="hidden-text"> of {name}</span>
+      Set up the webhook<span className="hidden-text"> of {name}</span>
     </Button>
   )
 }
@@ -108,15 +108,20 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
       <Answer of={services}>
         {(all) => {
           const found = all.filter(hasRepository)
-          if (found.length === 0) return <Empty title="No service is built from a repository" />
+          if (found.length === 0)
+            return (
+              <Empty title="No service is built from a repository">
+                <p>One that is can be deployed whenever its branch is pushed to.</p>
+              </Empty>
+            )
           return (
             <Scroll label="Pushes" isCard>
               <table className="list">
                 <thead>
                   <tr>
                     <th>Service</th>
-                    <th>The git host</th>
-                    <th className="optional">The last push</th>
+                    <th>Git host</th>
+                    <th className="optional">Last push</th>
                     <th className="tight">
                       <span className="hidden-text">Actions</span>
                     </th>
@@ -239,10 +244,10 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
           {
             title: 'State',
             show: ({ state, reason }) => (
-              <>
+              <div style={{ minWidth: reason === null ? 0 : 190 }}>
                 <span className={`chip ${stateWords[state][1]}`}>{stateWords[state][0]}</span>
                 {reason === null ? null : <p className="small wrap">{reason}</p>}
-              </>
+              </div>
             ),
           },
           { title: 'Environment', show: ({ environment_id: id }) => <PreviewEnvironment id={id} /> },

@@ -12,16 +12,34 @@ import type { Props } from './list.ts'
 type Event = Schemas['OrganizationEvent']
 type Change = Record<string, unknown>
 
-const lower = (word: string): string =>
-  word
-    .toLowerCase()
-    .replace(/^trigger_/, 'ask for: ')
-    .replaceAll('_', ' ')
+const lower = (word: string): string => word.toLowerCase().replaceAll('_', ' ')
+
+const pastWords: Record<string, string> = {
+  CREATE: 'created',
+  UPDATE: 'changed',
+  DELETE: 'deleted',
+  ACCEPT: 'accepted',
+  CLONE: 'cloned',
+  EXPORT: 'exported',
+  IMPORT: 'imported',
+  LOCK: 'locked',
+  UNLOCK: 'unlocked',
+  DEPLOYED_DRY_RUN: 'planned',
+  SHELL: 'opened a shell in',
+}
+
+/** What was done, as it is read before the name of what it was done to. */
+const eventWords = (type: string): string =>
+  pastWords[type] ??
+  lower(type)
+    .replace(/^trigger (.*)$/, 'requested: $1')
+    .replace('dry run', 'plan')
 
 const originWords: Record<string, string> = {
-  API: 'by the API',
+  API: 'through the API',
   CLI: 'on the command line',
   CONSOLE: 'in the console',
+  GIT: 'because of a push',
   QOVERY_INTERNAL: 'by this server',
   TERRAFORM_PROVIDER: 'with Terraform',
 }
@@ -107,14 +125,13 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
           <Time at={event.timestamp} />
         </td>
         <td className="wrap">
-          {lower(`${event.event_type} ${event.sub_target_type ?? event.target_type}`)}{' '}
+          {eventWords(event.event_type)} {lower(event.sub_target_type ?? event.target_type)}{' '}
           <span className="strong wrap">{event.target_name}</span>
         </td>
         <td className="optional dim wrap">{[project, environment].filter(Boolean).join(' / ')}</td>
-        <td
-          className="optional dim wrap"
-          style={{ minWidth: 150 }}
-        >{`${event.triggered_by}, ${originWords[event.origin] ?? lower(event.origin)}`}</td>
+        <td className="optional dim wrap" style={{ minWidth: 180 }}>
+          {event.triggered_by} <span className="small">{originWords[event.origin] ?? lower(event.origin)}</span>
+        </td>
         <td className="tight">
           {event.change === '' ? null : (
             <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>
@@ -134,23 +151,26 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
   )
 }
 
-const options = (words: readonly string[]) => words.map((value) => ({ value, label: lower(value) }))
-const types = options([
-  'CREATE',
-  'UPDATE',
-  'DELETE',
-  'CLONE',
-  'ACCEPT',
-  'TRIGGER_DEPLOY',
-  'TRIGGER_STOP',
-  'TRIGGER_RESTART',
-  'TRIGGER_DELETE',
-  'TRIGGER_CANCEL',
-  'DEPLOYED',
-  'DEPLOY_FAILED',
-  'STOPPED',
-  'DELETED',
-])
+const options = (words: readonly string[], word = lower) => words.map((value) => ({ value, label: word(value) }))
+const types = options(
+  [
+    'CREATE',
+    'UPDATE',
+    'DELETE',
+    'CLONE',
+    'ACCEPT',
+    'TRIGGER_DEPLOY',
+    'TRIGGER_STOP',
+    'TRIGGER_RESTART',
+    'TRIGGER_DELETE',
+    'TRIGGER_CANCEL',
+    'DEPLOYED',
+    'DEPLOY_FAILED',
+    'STOPPED',
+    'DELETED',
+  ],
+  eventWords,
+)
 const targets = options([
   'PROJECT',
   'ENVIRONMENT',
@@ -167,7 +187,10 @@ const targets = options([
   'ORGANIZATION',
   'WEBHOOK',
 ])
-const origins = options(['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'TERRAFORM_PROVIDER'])
+const origins = options(
+  ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'TERRAFORM_PROVIDER'],
+  (word) => originWords[word] ?? lower(word),
+)
 
 const useFilters = () => {
   const search = useSearch({ from: '/frame/o/$organizationId/$section' })
@@ -199,27 +222,34 @@ const Filters = () => {
     />
   )
   const day = (name: 'from' | 'until', label: string) => (
-    <TextInput
-      type="date"
-      aria-label={label}
-      value={search[name] ?? ''}
-      onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
-    />
+    <div className="row">
+      <span className="dim" aria-hidden="true">
+        {name === 'from' ? 'From' : 'Until'}
+      </span>
+      <TextInput
+        type="date"
+        aria-label={label}
+        value={search[name] ?? ''}
+        onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
+      />
+    </div>
   )
   return (
     <div className="row wraps">
       {choice('event', 'Any action', types)}
-      {choice('target', 'Any thing', targets)}
-      {choice('origin', 'From anywhere', origins)}
+      {choice('target', 'Anything', targets)}
+      {choice('origin', 'Any way', origins)}
       <TextInput
         aria-label="By whom"
-        placeholder="By whom, exactly"
+        placeholder="By (full name)"
         w={170}
         value={search.by ?? ''}
         onChange={(event) => set({ by: event.currentTarget.value || undefined })}
       />
-      {day('from', 'From this day')}
-      {day('until', 'Until this day')}
+      <div className="row wraps">
+        {day('from', 'From this day')}
+        {day('until', 'Until this day')}
+      </div>
     </div>
   )
 }
@@ -254,7 +284,13 @@ export const Audit = ({ organizationId }: Props) => {
         {({ pages }) => {
           const rows = pages.flatMap((page) => page.events)
           if (rows.length === 0)
-            return <Empty title={Object.keys(query).length > 1 ? 'No event fits' : 'Nothing was done yet'} />
+            return Object.keys(query).length > 1 ? (
+              <Empty title="No event fits">
+                <p>Choose fewer filters, or a longer time.</p>
+              </Empty>
+            ) : (
+              <Empty title="Nothing was done yet" />
+            )
           return (
             <Scroll label="Audit log" isCard>
               <table className="list">

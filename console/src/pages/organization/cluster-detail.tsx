@@ -41,7 +41,7 @@ interface MetricsFrame {
   nodes: Node[]
 }
 
-const percent = (value: number | null | undefined): string => (value == null ? '–' : `${value} %`)
+const percent = (value: number | null | undefined): string => (value == null ? '–' : `${value}%`)
 
 const isReady = ({ conditions }: Node): boolean =>
   conditions.some(({ type, status }) => type === 'Ready' && status === 'True')
@@ -61,7 +61,7 @@ const NodeRow = ({ node, warnings }: { node: Node; warnings: readonly Warning[] 
     </td>
     <td className="tight">
       <StateMark state={isReady(node) ? 'RUNNING' : 'ERROR'} word={isReady(node) ? 'Ready' : 'Not ready'} />
-      {node.unschedulable ? <span className="chip warn">takes no more</span> : null}
+      {node.unschedulable ? <span className="chip warn">takes nothing new</span> : null}
     </td>
     <td className="tight optional">{coresOf(node.resources_capacity.cpu_milli)}</td>
     <td className="tight optional">{percent(node.metrics_usage.cpu_percent_usage)}</td>
@@ -105,9 +105,9 @@ const Machines = ({ clusterId }: { clusterId: string }) => {
                 <th>Machine</th>
                 <th className="tight">State</th>
                 <th className="tight optional">CPU</th>
-                <th className="tight optional">used by us</th>
+                <th className="tight optional">CPU used here</th>
                 <th className="tight optional">Memory</th>
-                <th className="tight optional">used by us</th>
+                <th className="tight optional">Memory used here</th>
                 <th className="tight">Instances</th>
               </tr>
             </thead>
@@ -123,6 +123,9 @@ const Machines = ({ clusterId }: { clusterId: string }) => {
   )
 }
 
+const rangeOf = ({ min_running_nodes: least = 1, max_running_nodes: most = 1 }: ClusterProps['cluster']): string =>
+  least === most ? String(least) : `${least} to ${most}`
+
 const Facts = ({ cluster, status, isKubernetes }: ClusterProps) => {
   const cloud = cloudOf(cluster)
   const facts: [string, ReactNode][] = [
@@ -133,10 +136,7 @@ const Facts = ({ cluster, status, isKubernetes }: ClusterProps) => {
   const login = cluster.cloud_provider_credentials?.credentials?.name
   if (login !== undefined) facts.push(['Credentials', login])
   if (cloud !== null) {
-    facts.push(
-      ['Machines', `${cluster.min_running_nodes ?? 1} to ${cluster.max_running_nodes ?? 1}`],
-      ['Last deployed', <Time key="at" at={status?.last_deployment_date} />],
-    )
+    facts.push(['Machines', rangeOf(cluster)], ['Last deployed', <Time key="at" at={status?.last_deployment_date} />])
     if (cluster.deployment_status === 'OUT_OF_DATE')
       facts.push(['Settings', 'changed since: the next deployment applies them'])
   }
@@ -156,7 +156,7 @@ const Away = ({ cluster }: Pick<ClusterProps, 'cluster'>) => (
   <p className="dim">
     {cloudOf(cluster) === null
       ? 'This server does not reach it: its credentials name no engine and no cluster. Environments on it are only recorded.'
-      : `It has no machines yet: a deployment makes it at ${providerWord(cluster.cloud_provider)}.`}
+      : `It does not exist yet: a deployment creates it at ${providerWord(cluster.cloud_provider)}.`}
   </p>
 )
 

@@ -66,13 +66,13 @@ const useRegistryField = (organizationId: string): FieldSpec => {
 
 /** What a module of the operator can read. */
 const machineFields: readonly FieldSpec[] = [
-  { at: '/instance_type', label: 'Type of its machines', placeholder: 't3.large' },
-  { at: '/min_running_nodes', label: 'Machines at least', kind: 'number', initial: 1 },
-  { at: '/max_running_nodes', label: 'Machines at most', kind: 'number', initial: 3 },
-  { at: '/disk_size', label: 'Disk of each machine (GB)', kind: 'number', initial: 40 },
+  { at: '/instance_type', label: 'Machine type', placeholder: 't3.large' },
+  { at: '/min_running_nodes', label: 'Minimum machines', kind: 'number', initial: 1 },
+  { at: '/max_running_nodes', label: 'Maximum machines', kind: 'number', initial: 3 },
+  { at: '/disk_size', label: 'Disk per machine (GB)', kind: 'number', initial: 40 },
   {
     at: '/production',
-    label: 'For production: its module may make more than one of what must not fail',
+    label: 'For production: its module may duplicate what must not fail',
     kind: 'switch',
   },
 ]
@@ -114,7 +114,7 @@ const useCloudFields = (organizationId: string, isWanted: boolean): readonly Fie
     return [
       {
         at: `/regions/${cloud}`,
-        label: `Region of ${word}`,
+        label: `${word} region`,
         isRequired: true,
         when: isAt(cloud),
         ...(regions[cloud] === undefined ? {} : { kind: 'choice' as const, options: regions[cloud] }),

@@ -35,7 +35,7 @@ const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: stri
     <Select
       aria-label={`Role of ${name}`}
       size="xs"
-      w={150}
+      w={110}
       // Ownership is handed over, not given.
       data={(roles.data ?? [])
         .filter((each) => each.name.toLowerCase() !== 'owner')
@@ -80,9 +80,9 @@ const Invitations = ({ organizationId }: Props) => {
           {
             title: 'Email',
             show: ({ email, inviter }: Invitation) => (
-              <>
+              <div style={{ minWidth: 130 }}>
                 {email} <p className="dim small wrap">invited by {inviter}</p>
-              </>
+              </div>
             ),
           },
           { title: 'Role', isTight: true, show: ({ role_name }: Invitation) => role_name },
@@ -152,10 +152,10 @@ export const Members = ({ organizationId }: Props) => {
           {
             title: 'Person',
             show: ({ name, email }) => (
-              <>
+              <div style={{ minWidth: 130 }}>
                 <span className="strong">{name || email}</span>
                 <p className="dim small wrap">{email}</p>
-              </>
+              </div>
             ),
           },
           {

@@ -53,8 +53,8 @@ interface ProjectRow {
 }
 
 const meaning: Record<string, string> = {
-  owner: 'Everything, including who owns the organization',
-  admin: 'Everything except who owns the organization',
+  owner: 'Everything, including a transfer of the organization',
+  admin: 'Everything except a transfer of the organization',
   devops: 'Projects, clusters, webhooks and tokens',
   viewer: 'Reads everything but secrets',
   billing: 'Reads settings and clusters',
@@ -251,9 +251,10 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
       <Matrix rows={role.project_permissions.map((each) => rowOf(role, each.project_id, each.project_name))} />
       {role.cluster_permissions.length === 0 ? null : (
         <p className="body dim wrap">
+          Clusters:{' '}
           {role.cluster_permissions
             .map(({ cluster_name: cluster, permission }) => `${cluster}: ${clusterWords[permission]}`)
-            .join(' · ')}
+            .join(', ')}
         </p>
       )}
     </section>

@@ -51,7 +51,7 @@ export const Tokens = ({ organizationId }: Props) => {
           {
             title: 'May',
             show: ({ scopes: held, role_name: role }) => (
-              <span className="dim">{[...new Set([role, ...held])].filter(Boolean).join(', ')}</span>
+              <span className="dim nowrap">{[...new Set([role, ...held])].filter(Boolean).join(', ')}</span>
             ),
           },
           {

@@ -10,15 +10,15 @@ const words: Record<string, string> = {
   CPU_MILLICORES: 'CPU of all services (thousandths of a core)',
   VOLUMES: 'Volumes',
   VOLUME_GB: 'Size of all volumes (GB)',
-  QUEUED_DEPLOYMENTS: 'Deployments that wait',
+  QUEUED_DEPLOYMENTS: 'Queued deployments',
   IMAGES_GB: 'Images (GB)',
   STREAMS: 'Open streams',
-  STREAMS_PER_TOKEN: 'Open streams of each token',
-  ENGINES: 'Clusters that were registered',
+  STREAMS_PER_TOKEN: 'Open streams per token',
+  ENGINES: 'Registered clusters',
   CERTIFICATES: 'Certificates',
   REPOSITORY_MB: 'Size of a repository on this server (MB)',
   REPOSITORIES_MB: 'Size of all repositories on this server (MB)',
-  PREVIEWS_PER_PROJECT: 'Previews of each project',
+  PREVIEWS_PER_PROJECT: 'Previews per project',
 }
 
 const numbers = new Intl.NumberFormat()
@@ -54,7 +54,7 @@ export const Usage = ({ organizationId }: Props) => {
             ),
           },
           { title: 'Used', isTight: true, show: ({ used }) => shown(used) },
-          { title: 'Of', isTight: true, show: ({ limit }) => (limit === null ? 'no limit' : shown(limit)) },
+          { title: 'Limit', isTight: true, show: ({ limit }) => (limit === null ? 'no limit' : shown(limit)) },
           {
             title: 'Share',
             isOptional: true,

@@ -30,7 +30,7 @@ const fields: readonly FieldSpec[] = [
     label: 'What is sent',
     kind: 'choice',
     options: [
-      { value: 'STANDARD', label: 'JSON, signed as Standard Webhooks say' },
+      { value: 'STANDARD', label: 'JSON, signed as Standard Webhooks' },
       { value: 'SLACK', label: 'A message for Slack' },
     ],
     initial: 'STANDARD',

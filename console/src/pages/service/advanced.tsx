@@ -41,7 +41,7 @@ const Row = ({ name, schema, value, problems, isReadOnly, isIdle, onChange }: Ro
       <div className="stack tight">
         <div className="row wraps">
           <code className="wrap strong">{name}</code>
-          <EffectChip schema={schema} />
+          {isIdle ? null : <EffectChip schema={schema} />}
           {isChanged ? <span className="chip busy">Changed</span> : null}
           {isIdle ? <span className="chip warn">Without effect here</span> : null}
         </div>

@@ -1,8 +1,10 @@
 /** What the cluster of a service makes of its configuration, as the plan of a deployment says it. */
 import { useQuery } from '@tanstack/react-query'
 import { planOf } from '../../api/actions.ts'
+import { Problem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { useMay } from '../../ui/place.ts'
+import { fieldWords } from '../../ui/plan.tsx'
 
 /** Null while it is not known, and for those who may not ask. */
 const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
@@ -14,7 +16,10 @@ const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
     retry: false,
   })
   const planned = plan.data?.stages.flatMap(({ services }) => services).find((each) => each.id === id)
-  return { planned, refusal: plan.error?.message }
+  // Another failure says nothing of the cluster.
+  const { error } = plan
+  const refusal = error instanceof Problem && [400, 409].includes(error.status) ? error.message : undefined
+  return { planned, refusal }
 }
 
 /** JSON pointers to what is set and has no effect on this cluster. */
@@ -26,15 +31,15 @@ export const ClusterNote = ({ service }: { service: read.Service }) => {
   const reason = planned?.effect === 'REFUSED' ? planned.reason : refusal
   if (reason !== undefined)
     return (
-      <div className="note warn wrap form">
+      <div className="note warn wrap">
         <strong>This cluster would not deploy it.</strong> {reason}
       </div>
     )
   const idle = planned?.not_applied ?? []
   if (idle.length === 0) return null
   return (
-    <div className="note form">
-      Set here, and without effect on this cluster: <span className="mono wrap">{idle.join(', ')}</span>
+    <div className="note">
+      Set here, and without effect on this cluster: <span className="wrap">{idle.map(fieldWords).join(', ')}</span>
     </div>
   )
 }

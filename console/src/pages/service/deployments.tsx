@@ -75,7 +75,11 @@ export const Deployments = ({ service }: Shown) => {
         label="Deployments"
         of={{ data: rows, error: history.error, refetch: history.refetch }}
         columns={columns}
-        empty={<Empty title="It was never deployed" />}
+        empty={
+          <Empty title="It was never deployed">
+            <p>Deploy it: each of its deployments stands here, with its log.</p>
+          </Empty>
+        }
       />
       {asked === null ? null : (
         <PlanDialog

@@ -55,7 +55,7 @@ const NewDomain = ({ service }: { service: read.Service }) => {
         value={domain}
         onChange={(event) => setDomain(event.currentTarget.value)}
         error={problem}
-        style={{ flex: 1, maxWidth: 360 }}
+        style={{ flex: 1, minWidth: 200, maxWidth: 360 }}
       />
       <Button type="submit" loading={adding.isPending} disabled={domain === ''}>
         Add
@@ -133,13 +133,13 @@ const DomainRow = ({
   const found = check === undefined ? undefined : dnsWords[check.status]
   return (
     <tr>
-      <td className="wrap">
+      <td className="wrap" style={{ minWidth: 165 }}>
         <span className="strong">{domain}</span>
         {found === undefined ? null : <p className={`state ${found.tone}`}>{found.text}</p>}
         {check?.error_details == null ? null : <p className="small dim">{check.error_details}</p>}
       </td>
       <td className="wrap mono optional">{target ?? '–'}</td>
-      <td className="wrap">
+      <td className="wrap" style={{ minWidth: 180 }}>
         <Certificate certificate={certificate} />
       </td>
       <td className="tight">

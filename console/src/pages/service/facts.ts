@@ -1,5 +1,5 @@
 /** What a service is, in a few lines. */
-import type { Service } from '../../api/queries.ts'
+import { databaseWord, type Service } from '../../api/queries.ts'
 
 type Fields = Record<string, unknown>
 type Facts = [name: string, value: string][]
@@ -88,7 +88,7 @@ const terraformFacts = (raw: Fields): Facts => {
 const argoFacts = (raw: Fields): Facts => [
   ['Namespace', String(raw.namespace)],
   ...gitFacts(raw.git_repository as Git | null),
-  ['Synchronized', raw.last_synced_at == null ? 'never' : String(raw.last_synced_at)],
+  ['Synchronized', String(raw.last_synced_at ?? '')],
   ['Revision', raw.manifest_revision == null ? 'none' : String(raw.manifest_revision)],
 ]
 
@@ -99,7 +99,7 @@ const facts: Record<Service['kind'], (raw: Fields) => Facts> = {
   ],
   container: imageFacts,
   database: ({ type, version, storage, accessibility }) => [
-    ['Database', `${String(type).toLowerCase()} ${String(version)}`],
+    ['Database', `${databaseWord(type)} ${String(version)}`],
     ['Storage', `${String(storage)} GB`],
     ['Reachable', accessibility === 'PUBLIC' ? 'from outside' : 'in its environment'],
   ],
@@ -108,5 +108,10 @@ const facts: Record<Service['kind'], (raw: Fields) => Facts> = {
   terraform: terraformFacts,
   argocdApp: argoFacts,
 }
+
+/** Words, not something to be typed or compared letter by letter. */
+const prose = new Set(['Database', 'Storage', 'Reachable', 'Registry', 'State', 'Synchronized', 'Tool', 'Variables'])
+
+export const isProse = (name: string): boolean => prose.has(name)
 
 export const factsOf = ({ kind, raw }: Service): Facts => facts[kind](raw)

@@ -81,6 +81,9 @@ export const Service = () => {
               <div className="note bad" role="status" style={{ marginBottom: 16 }}>
                 <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
                 <span className="wrap">{status.error.message}</span>{' '}
+                {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
+                  ? 'What ran before still serves. '
+                  : null}
                 {status.execution_id === undefined ? null : (
                   <Link
                     to="/e/$environmentId/deployments/$executionId"

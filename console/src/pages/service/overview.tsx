@@ -1,15 +1,18 @@
 /** What a service is and does now. */
-import { Button, PasswordInput, TextInput } from '@mantine/core'
+import { Button, PasswordInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Fragment, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
+import { Copied } from '../../ui/dialog.tsx'
 import { Icon } from '../../ui/icons.tsx'
-import { Answer } from '../../ui/notices.tsx'
+import { Answer, Waiting } from '../../ui/notices.tsx'
+import { useMay } from '../../ui/place.ts'
 import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
-import { factsOf } from './facts.ts'
+import { ClusterNote } from './cluster-note.tsx'
+import { factsOf, isProse } from './facts.ts'
 import { ChartValues } from './helm.tsx'
 import { Outputs } from './outputs.tsx'
 import { Runs } from './runs.tsx'
@@ -25,7 +28,7 @@ const Usage = ({ id }: { id: string }) => {
   const [instances, setInstances] = useState<{ pod_name: string; cpu: Metric; memory: Metric }[] | null>(null)
   useStream<NonNullable<typeof instances>>(`/service/metrics?service=${id}`, { onMessage: setInstances })
   if (instances === null || instances.length === 0)
-    return <p className="dim">{instances === null ? 'Asking the engine …' : 'No instance runs.'}</p>
+    return instances === null ? <Waiting what="the engine" isInline /> : <p className="dim">No instance runs.</p>
   return (
     <Scroll label="Instances">
       <table className="list">
@@ -60,7 +63,9 @@ const Usage = ({ id }: { id: string }) => {
 
 const Links = ({ service }: { service: read.Service }) => {
   const links = useQuery(read.links(service.environmentId))
-  const mine = (links.data ?? []).filter(({ service_id }) => service_id === service.id)
+  if (links.data === undefined)
+    return <span className="dim">{links.error === null ? '…' : 'They cannot be read now.'}</span>
+  const mine = links.data.filter(({ service_id }) => service_id === service.id)
   if (mine.length === 0) return <span className="dim">none: no port is public</span>
   return mine.map(({ url }) => (
     <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap small" style={{ display: 'block' }}>
@@ -94,14 +99,23 @@ const Credentials = ({ id }: { id: string }) => {
     <Answer of={asked}>
       {({ host, port, login, password }) => (
         <div className="stack">
-          <TextInput label="Host and port" readOnly value={`${host}:${port}`} />
-          <TextInput label="Login" readOnly value={login} />
+          <div>
+            <span className="dim small">Host and port</span>
+            <Copied label="Host and port" value={`${host}:${port}`} />
+          </div>
+          <div>
+            <span className="dim small">Login</span>
+            <Copied label="Login" value={login} />
+          </div>
           <PasswordInput
             label="Password"
             readOnly
             value={password}
             visibilityToggleButtonProps={{ 'aria-label': 'Show the password' }}
           />
+          <Button size="compact-sm" variant="default" onClick={() => void navigator.clipboard.writeText(password)}>
+            Copy the password
+          </Button>
         </div>
       )}
     </Answer>
@@ -142,63 +156,68 @@ const Main = ({ service, status }: Shown) => {
     )
   if (service.kind === 'helm') return <ChartValues service={service} />
   return (
-    <div className="note">
-      The Argo CD of the cluster keeps this app at the deployed commit, and puts right what is changed by hand.
-    </div>
+    <>
+      <ClusterNote service={service} />
+      <div className="note">
+        The Argo CD of the cluster keeps this app at the deployed commit, and puts right what is changed by hand.
+      </div>
+    </>
   )
 }
 
-export const Overview = ({ service, status }: Shown) => (
-  <div className="split">
-    <div className="stack">
-      {status?.restarts === undefined ? null : (
-        <div className="note warn">
-          <strong>It restarted {status.restarts.restart_count} times.</strong>{' '}
-          <span className="wrap">{status.restarts.message}</span>
-        </div>
-      )}
-      <Main service={service} status={status} />
-    </div>
-    <section className="card">
-      <header>
-        <h2>About</h2>
-      </header>
-      <div className="body">
-        <dl className="facts">
-          {factsOf(service).map(([name, value]) => (
-            <Fragment key={name}>
-              <dt>{name}</dt>
-              <dd className="mono wrap">{value}</dd>
-            </Fragment>
-          ))}
-          {['application', 'container', 'helm'].includes(service.kind) ? (
-            <>
-              <dt>Addresses</dt>
-              <dd>
-                <Links service={service} />
-              </dd>
-            </>
-          ) : null}
-          <dt>Deployed</dt>
-          <dd>
-            <Time at={status?.last_deployment_date} />
-          </dd>
-          {service.description === null || service.description === '' ? null : (
-            <>
-              <dt>Description</dt>
-              <dd>{service.description}</dd>
-            </>
-          )}
-          {service.kind === 'database' ? (
-            <>
-              <dt>Access</dt>
-              <dd>
-                <Credentials id={service.id} />
-              </dd>
-            </>
-          ) : null}
-        </dl>
+export const Overview = ({ service, status }: Shown) => {
+  const may = useMay()
+  return (
+    <div className="split">
+      <div className="stack">
+        {status?.restarts === undefined ? null : (
+          <div className="note warn">
+            <strong>It restarted {status.restarts.restart_count} times.</strong>{' '}
+            <span className="wrap">{status.restarts.message}</span>
+          </div>
+        )}
+        <Main service={service} status={status} />
       </div>
-    </section>
-  </div>
-)
+      <section className="card">
+        <header>
+          <h2>About</h2>
+        </header>
+        <div className="body">
+          <dl className="facts">
+            {factsOf(service).map(([name, value]) => (
+              <Fragment key={name}>
+                <dt>{name}</dt>
+                <dd className={`wrap ${isProse(name) ? '' : 'mono'}`}>
+                  {name === 'Synchronized' ? <Time at={value} /> : value}
+                </dd>
+              </Fragment>
+            ))}
+            {['application', 'container', 'helm'].includes(service.kind) ? (
+              <>
+                <dt>Addresses</dt>
+                <dd>
+                  <Links service={service} />
+                </dd>
+              </>
+            ) : null}
+            <dt>Deployed</dt>
+            <dd>
+              <Time at={status?.last_deployment_date} />
+            </dd>
+            {service.description === null || service.description === '' ? null : (
+              <>
+                <dt>Description</dt>
+                <dd>{service.description}</dd>
+              </>
+            )}
+          </dl>
+          {service.kind === 'database' && may('write') ? (
+            <div style={{ marginTop: 14 }}>
+              <Credentials id={service.id} />
+            </div>
+          ) : null}
+        </div>
+      </section>
+    </div>
+  )
+}

@@ -5,6 +5,7 @@ import { useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { DeploymentLog } from '../../ui/deployment-log.tsx'
+import { ProblemNote } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Scroll } from '../../ui/scroll.tsx'
@@ -56,11 +57,7 @@ const Ask = ({ service, action, onClose }: { service: read.Service; action: Acti
     >
       <div className="stack">
         <p>{text}</p>
-        {doing.error === null ? null : (
-          <div className="note bad wrap" role="alert">
-            {doing.error.message}
-          </div>
-        )}
+        <ProblemNote error={doing.error} />
         <div className="row apart">
           <Button variant="default" onClick={onClose}>
             Close
