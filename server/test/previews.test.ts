@@ -147,13 +147,14 @@ test('a pull request that a host tells of gets an environment of its own, that f
     await runs(id, first)
     const environment = (await call('GET', `/environment/${id}`)).body
     assert.deepEqual([environment.mode, environment.name], ['PREVIEW', `staging previewed-${made} #${number}`])
-    // Every service of the repository has the branch, and none is deployed by anything but the request.
+    // Every service of the repository has the branch, and none is deployed by anything but the request. What requests
+    // can wake sleeps while there are none.
     const services = await applicationsOf(id)
     assert.deepEqual(
-      services.map((each) => [each.name, each.git_repository.branch, each.auto_deploy]),
+      services.map((each) => [each.name, each.git_repository.branch, each.auto_deploy, each.min_running_instances]),
       [
-        ['api', branch, false],
-        ['worker', branch, false],
+        ['api', branch, false, 0],
+        ['worker', branch, false, 1],
       ],
     )
     const variables = (await call('GET', `/environment/${id}/environmentVariable`)).body.results

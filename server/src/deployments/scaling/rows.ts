@@ -29,6 +29,8 @@ export interface ScaledService {
   memoryMb: number
   /** A deployment says what runs of it. */
   busy: boolean
+  /** The services of its environment sleep and wake together, because they call one another. */
+  together: boolean
 }
 
 /** SQL of a row `s` of `service_state`: whether a deployment says what runs of it. */
@@ -40,7 +42,7 @@ const scaledSql = `select s.service_id as "serviceId", s.environment_id as "envi
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     s.scaling, s.scale, extract(epoch from clock_timestamp() - s.scaled_at)::float8 * 1000 as "forMs",
     (r.workload ->> 'cpuMillicores')::float8 as "cpuMillicores", (r.workload ->> 'memoryMb')::float8 as "memoryMb",
-    ${busySql} as busy
+    ${busySql} as busy, coalesce(e.spec ->> 'mode' = 'PREVIEW', false) as together
   from service_state s join release r on r.id = s.current_release_id join node n on n.id = s.service_id
     join node e on e.id = s.environment_id join node c on c.id = s.cluster_id
   where ${keySql('c')} = $1 and s.desired = 'RUNNING' and s.scaling is not null`

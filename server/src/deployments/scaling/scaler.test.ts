@@ -82,3 +82,54 @@ for (const lateCut of [false, true])
         assert.ok(calls < 200, 'it never survived')
       }
   })
+
+test('what calls one another in a preview sleeps and wakes together; elsewhere each for itself', async () => {
+  const world = await newWorld()
+  const ids = [await addService(world, { scaling }, 'container'), await addService(world, { scaling }, 'container')]
+  const [asked, other] = ids as [string, string]
+  const idle = new Set<string>()
+  let looks = 0
+  const voice = createVoice()
+  voice.idle = async (serviceIds) => {
+    looks += 1
+    return serviceIds.filter((id) => idle.has(id))
+  }
+  const test = await start(world, {}, { router: voice, scaleTimes })
+  await ask(
+    test,
+    world,
+    'DEPLOY',
+    ids.map((id) => ({ id })),
+  )
+  for (const id of ids) assert.equal(await settled(test, world, id), 'DEPLOYED')
+  const scales = async (): Promise<number[]> =>
+    (
+      await world.database.query<{ scale: number }>(
+        'select scale from service_state where service_id = any($1) order by array_position($1, service_id)',
+        [ids],
+      )
+    ).map(({ scale }) => scale)
+  const become = (...wanted: number[]) =>
+    until(async () => JSON.stringify(await scales()) === JSON.stringify(wanted), { what: `scales ${wanted}` })
+  const setMode = (mode: string) =>
+    world.database.query(`update node set spec = spec || jsonb_build_object('mode', $2::text) where id = $1`, [
+      world.ids.environmentId,
+      mode,
+    ])
+  await setMode('DEVELOPMENT')
+  idle.add(other)
+  await become(1, 0)
+  idle.clear()
+  voice.ask(other)
+  await become(1, 1)
+  await setMode('PREVIEW')
+  idle.add(other)
+  const before = looks
+  await until(() => looks > before + 3, { what: 'looks at a preview one service of which is asked for' })
+  assert.deepEqual(await scales(), [1, 1])
+  idle.add(asked)
+  await become(0, 0)
+  idle.clear()
+  voice.ask(asked)
+  await become(1, 1)
+})

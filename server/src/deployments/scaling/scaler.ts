@@ -2,6 +2,9 @@
  * Lets the number of instances follow the use of services, on one cluster: wakes what requests wait for, puts to sleep
  * what nobody asks for, and adds and removes by processor use. Of several servers, only the holder of the cluster does.
  *
+ * Of a preview, what is asked wakes the others too, and nothing sleeps while one of them is asked for: they call one
+ * another past the router.
+ *
  * Promises: one service is worked on once at a time, and never together with a deployment that touches its instances or
  * with the reconciler; whatever is not done is asked for again, by the requests that wait or by the next look.
  */
@@ -44,7 +47,18 @@ const sampleMs = 5000
 class Yielded extends Error {}
 
 const awake: Wish = ({ scale, scaling }) => (scale === 0 ? Math.max(1, scaling.min) : scale)
+/** What is asked calls it. */
+const alongside: Wish = (service) => awake(service)
+const isWaking = (wish: Wish | undefined): boolean => wish === awake || wish === alongside
 const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
+
+/** Of those that nobody has asked for, the ones that nothing keeps awake. */
+const resting = (all: readonly ScaledService[], unasked: readonly string[]): string[] => {
+  const idle = new Set(unasked)
+  const isAsked = ({ serviceId, scaling, scale }: ScaledService) => scaling.sleeps && scale > 0 && !idle.has(serviceId)
+  const lively = new Set(all.filter((each) => each.together && isAsked(each)).map(({ environmentId }) => environmentId))
+  return all.filter((each) => idle.has(each.serviceId) && !lively.has(each.environmentId)).map((each) => each.serviceId)
+}
 
 const lookEveryMs = (ms: number, longestMs: number): number =>
   ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
@@ -88,15 +102,21 @@ export const startScaler = (
 
   /** Requests wait for what else is done to it; anything else is wished for again by the next look, if it is right then. */
   const again = (serviceId: string, wish: Wish): number | undefined => {
-    if (wish !== awake) return undefined
+    if (!isWaking(wish)) return undefined
     wishes.set(serviceId, wish)
     return laterMs
+  }
+  const wakeOthers = async ({ serviceId, environmentId }: ScaledService): Promise<void> => {
+    for (const other of await readScaled(database, cluster.key))
+      if (other.environmentId === environmentId && other.serviceId !== serviceId && other.scale === 0)
+        want(other.serviceId, alongside)
   }
   const work = async (serviceId: string, wish: Wish, signal: AbortSignal): Promise<number | undefined> => {
     const service = await readOneScaled(database, cluster.key, serviceId)
     const next = service === undefined ? undefined : wish(service)
     // The router may not have heard of what runs: whoever reconciles tells it, as soon as this turn is over.
     if (service === undefined || next === service.scale) return void told.add(serviceId)
+    if (wish === awake && service.scale === 0 && service.together) await wakeOthers(service)
     if (service.busy) return again(serviceId, wish)
     if (!(await resize(parts, cluster, service, next!, signal))) return undefined
     if (service.scale === 0) log.info({ serviceId }, 'asked for: the service is awake')
@@ -140,7 +160,7 @@ export const startScaler = (
   })
   const want = (serviceId: string, wish: Wish): void => {
     // Who waits comes first.
-    if (wishes.get(serviceId) === awake) return
+    if (isWaking(wishes.get(serviceId))) return
     wishes.set(serviceId, wish)
     queue.add(serviceId)
   }
@@ -153,7 +173,7 @@ export const startScaler = (
     )
     if (candidates.length === 0 || router === undefined) return
     const ids = candidates.map(({ serviceId }) => serviceId)
-    for (const serviceId of await router.idle(ids, sleepAfterMs)) want(serviceId, asleep)
+    for (const serviceId of resting(all, await router.idle(ids, sleepAfterMs))) want(serviceId, asleep)
   }
   const idle = createLoop(parts, {
     ...common,

@@ -156,6 +156,24 @@ const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: 
   )
 }
 
+/** A preview rests while nobody asks for it: what requests can wake has no instances then. */
+const letSleep = async (tx: Queryable, { parts }: MakeParts, environmentId: string): Promise<void> => {
+  const [environment] = await tx.query<{ clusterId: string }>(
+    `select spec ->> 'cluster_id' as "clusterId" from node where id = $1`,
+    [environmentId],
+  )
+  const { runtime } = await parts.clusters.of(environment!.clusterId, tx)
+  if (!runtime.abilities.has('sleep')) return
+  await tx.query(
+    `update node set updated_by = null, spec = jsonb_set(spec, '{min_running_instances}', '0')
+     where parent_id = $1 and name_scope = 'service' and spec ? 'min_running_instances'
+       and exists (select from jsonb_array_elements(spec -> 'ports') p where p -> 'publicly_accessible' = 'true')
+       and not exists (select from jsonb_array_elements(spec -> 'ports') p
+         where p -> 'publicly_accessible' = 'true' and p ->> 'protocol' not in ('HTTP', 'GRPC'))`,
+    [environmentId],
+  )
+}
+
 /** 409 while the project has as many as it may. */
 const refuseFull = async (db: Queryable, { settings }: Parts, preview: Preview): Promise<void> => {
   const { previews: most } = settings.limits ?? usualLimits
@@ -180,6 +198,7 @@ export const make = async (makeParts: MakeParts, preview: Preview, isTaken = fal
       const made = await work(tx)
       const { id } = made as { id: string }
       await turnToRequest(tx, preview, id, source)
+      await letSleep(tx, makeParts, id)
       await deploy(tx, makeParts, preview, id, source, true)
       return made
     })
