@@ -13,7 +13,7 @@ type Made = ReadonlyMap<string, number | null>
 /** Why a cluster is refused for its volumes; null where it limits them, or never said whether it does. */
 export const sizeRefusal = (mode: VolumeSizes, limits: boolean | null, volumes: Volumes): string | null => {
   if (mode !== 'enforce' || limits !== false || volumes.length === 0) return null
-  return 'The Docker engine of the cluster cannot limit the size of volumes, which this server requires (SLIPWAY_VOLUME_SIZES): remove the storage, or clone the service to an environment on another cluster.'
+  return 'The cluster cannot limit the size of volumes, which this server requires (SLIPWAY_VOLUME_SIZES): remove the storage, or clone the service to an environment on another cluster.'
 }
 
 /** A volume that has another limit than is wanted, and cannot get that; null if there is none. */
@@ -44,7 +44,7 @@ export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean, grows: 
     const { mountPath, sizeGb } = volumes[index]!
     const why = limits
       ? 'it was made without a limit and stays as it is'
-      : 'the Docker engine of the cluster cannot limit it'
+      : 'the cluster cannot limit it'
     return `The size of the volume at ${mountPath} (${sizeGb} GB) is not enforced: ${why}.`
   })
   return [...changed, ...unlimited]

@@ -92,7 +92,7 @@ test('a volume that was made without a limit stays as it is, and each deployment
   assert.equal(await deploy(engine, world, id), 'DEPLOYED')
   assert.equal(await limit(), null)
   assert.deepEqual(await notes(world, id, 2), [
-    'The size of the volume at /data (4 GB) is not enforced: the Docker engine of the cluster cannot limit it.',
+    'The size of the volume at /data (4 GB) is not enforced: the cluster cannot limit it.',
     'The size of the volume at /data (8 GB) is not enforced: it was made without a limit and stays as it is.',
   ])
   await close()

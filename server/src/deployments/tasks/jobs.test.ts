@@ -63,8 +63,11 @@ const events = { START: ['begun'], STOP: ['stopped'], DELETE: ['gone'] }
 test('a lifecycle job runs to its end in a deploy, shows EXECUTING meanwhile, and its output is in the log', async () => {
   const id = await addService(world, { on: events, image: 'fake/slow', tag: '300' }, 'job')
   await ask(main, world, 'DEPLOY', [{ id }])
-  await until(async () => (await statusOf(id))!.state === 'EXECUTING', { what: 'the execution' })
-  assert.equal((await statusOf(id))!.running_state, 'RUNNING')
+  const runs = async () => {
+    const { state, running_state } = (await statusOf(id))!
+    return state === 'EXECUTING' && running_state === 'RUNNING'
+  }
+  await until(runs, { what: 'the execution' })
   await until(async () => (await statusOf(id))!.state === 'DEPLOYED', { what: 'the end' })
   const status = (await statusOf(id))!
   assert.deepEqual([status.service_deployment_status, status.running_state], ['UP_TO_DATE', 'COMPLETED'])
