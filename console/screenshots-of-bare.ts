@@ -1,10 +1,14 @@
-/** An organization with nothing in it, and another one with services that were never deployed. */
+/** An organization without projects, one without services, and services that were never deployed. */
 import type { Json } from '../server/test/support/slipway/slipway.ts'
 
 type Call = (method: string, path: string, body?: unknown) => Promise<Json>
 
 export interface Bare {
+  /** Without projects. */
+  unusedId: string
   organizationId: string
+  /** Without environments. */
+  plannedId: string
   projectId: string
   environmentId: string
   containerId: string
@@ -15,13 +19,17 @@ export interface Bare {
 
 export const furnishBare = async (call: Call, within: { environmentId: string; registryId: string }): Promise<Bare> => {
   const make = async (path: string, body: object): Promise<string> => (await call('POST', path, body)).id
+  const unusedId = await make('/organization', { name: 'Not begun' })
   const organizationId = await make('/organization', { name: 'Fresh start' })
   const projectId = await make(`/organization/${organizationId}/project`, { name: 'First project' })
+  const plannedId = await make(`/organization/${organizationId}/project`, { name: 'Second project' })
   const environmentId = await make(`/project/${projectId}/environment`, { name: 'development', mode: 'DEVELOPMENT' })
   const inside = `/environment/${within.environmentId}`
   const image = { image_name: 'fake/task', tag: '1.0', registry_id: within.registryId }
   return {
+    unusedId,
     organizationId,
+    plannedId,
     projectId,
     environmentId,
     containerId: await make(`${inside}/container`, {

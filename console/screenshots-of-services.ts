@@ -64,6 +64,7 @@ export const furnishOthers = async (
 const openCode = async (page: Page): Promise<void> => {
   await page.getByText('The same with curl').click()
   await page.locator('details').getByText('Terraform', { exact: true }).click()
+  await page.locator('details pre').first().evaluate('(code) => code.scrollIntoView({ block: "center" })')
 }
 
 export const shotsOfServices = (

@@ -89,8 +89,12 @@ const readerShots = (place: Place): Shots => ({
   'reader-cluster': { path: `/o/${place.organizationId}/clusters`, as: 'reader', act: press(/^Details/) },
 })
 
+const setHere = (page: Page): Promise<unknown> => page.getByText('Set here', { exact: true }).click()
+
 const emptyShots = ({
+  unusedId,
   organizationId,
+  plannedId,
   projectId,
   environmentId,
   containerId,
@@ -99,9 +103,11 @@ const emptyShots = ({
   databaseId,
 }: Bare) => {
   const pages = {
-    overview: `/o/${organizationId}`,
+    overview: `/o/${unusedId}`,
+    'overview-projects': `/o/${organizationId}`,
     ...pagesUnder('organization', `/o/${organizationId}`, organizationSections),
-    ...pagesUnder('project', `/p/${projectId}`, ['environments', 'variables', 'rules']),
+    'project-environments': `/p/${plannedId}/environments`,
+    ...pagesUnder('project', `/p/${projectId}`, ['variables', 'rules']),
     ...pagesUnder('environment', `/e/${environmentId}`, environmentSections.slice(0, -1)),
     ...pagesUnder('service', `/s/container/${containerId}`, [
       'overview',
@@ -115,7 +121,13 @@ const emptyShots = ({
     database: `/s/database/${databaseId}/overview`,
   }
   return {
-    ...Object.fromEntries(Object.entries(pages).map(([name, path]): [string, Shot] => [`${name}-empty`, { path }])),
+    ...Object.fromEntries(
+      Object.entries(pages).map(([name, path]): [string, Shot] => [
+        `${name}-empty`,
+        // What is built in is in effect everywhere.
+        { path, ...(path.endsWith('/variables') ? { act: setHere } : {}) },
+      ]),
+    ),
     'audit-none-fits': { path: `/o/${organizationId}/audit?event=CLONE` },
     'overview-none-fits': { path: `/o/${organizationId}?q=nothing` },
   }

@@ -61,9 +61,16 @@ const isWanted = (name: string): boolean =>
 /** What is asked for by a page that is refused is no fault of it. */
 const isExpected = (text: string): boolean => text.startsWith('Failed to load resource')
 
+/** Where a browser lost what it had asked for: it does when a network of Docker's comes or goes beside it. */
+const disturbed = new WeakSet<Page>()
+const isDisturbance = (text: string | undefined): boolean => text?.includes('ERR_NETWORK_') === true
+
 const openPage = async (context: BrowserContext): Promise<Page> => {
   const page = await context.newPage()
   page.setDefaultTimeout(60_000)
+  page.on('requestfailed', (request) => {
+    if (isDisturbance(request.failure()?.errorText)) disturbed.add(page)
+  })
   page.on('pageerror', (error) => process.stderr.write(`${page.url()}: ${error.stack}\n`))
   page.on('console', (message) => {
     if (message.type() === 'error' && !isExpected(message.text()))
@@ -83,9 +90,9 @@ const toSettleMs = 10_000
 
 /** Waits until the page waits for nothing more. */
 const settle = async (page: Page, { settleMs }: Shot): Promise<void> => {
+  await page.locator('main, .center-page').first().waitFor({ timeout: toSettleMs })
   await page.waitForTimeout(settleMs ?? 300)
   if (settleMs !== undefined) return
-  await page.locator('main, .center-page').first().waitFor({ timeout: toSettleMs })
   const busy = page.locator('main [aria-busy=true]')
   await busy
     .first()
@@ -94,17 +101,29 @@ const settle = async (page: Page, { settleMs }: Shot): Promise<void> => {
   await page.waitForTimeout(200)
 }
 
+const mostTries = 5
+
+/** Again, if it was disturbed. */
+const open = async (page: Page, url: string, shot: Shot, tries = 1): Promise<void> => {
+  disturbed.delete(page)
+  await page.unrouteAll()
+  await shot.before?.(page)
+  try {
+    await page.goto(url + shot.path)
+    await settle(page, shot)
+  } catch (error) {
+    if (isDisturbance(String(error))) disturbed.add(page)
+    if (!disturbed.has(page)) throw error
+  }
+  if (disturbed.has(page) && tries < mostTries) await open(page, url, shot, tries + 1)
+}
+
 /** A page that nothing is done on is opened once, and shown at each width in turn. */
 const takeOne = async (pages: Pages, url: string, name: string, shot: Shot): Promise<void> => {
   const page = pages[shot.as ?? 'admin']
   for (const size of sizes) {
     await resize(page, size)
-    if (shot.act !== undefined || size === sizes[0]) {
-      await page.unrouteAll()
-      await shot.before?.(page)
-      await page.goto(url + shot.path)
-      await settle(page, shot)
-    }
+    if (shot.act !== undefined || size === sizes[0]) await open(page, url, shot)
     await shot.act?.(page)
     await page.waitForTimeout(250)
     await complainOfWidth(page, name, size)

@@ -23,6 +23,9 @@ type Row = NonNullable<ReturnType<typeof useEnvironments>['data']>[number]
 
 const useEnvironments = (projectId: string) => useQuery(read.environmentsOf(projectId))
 
+const countWords = (count: number): string =>
+  count === 0 ? 'No services' : count === 1 ? '1 service' : `${count} services`
+
 export const EnvironmentTile = ({ environment }: { environment: Row }) => {
   const { id, name, mode, cluster, services_overview: overview, deployment_status: status } = environment
   return (
@@ -45,7 +48,7 @@ export const EnvironmentTile = ({ environment }: { environment: Row }) => {
         </p>
       )}
       <p className="dim small clip">
-        {overview.service_count === 1 ? '1 service' : `${overview.service_count} services`} on {cluster.name}
+        {countWords(overview.service_count)} on {cluster.name}
         {status?.last_deployment_date == null ? null : (
           <>
             {' · '}
@@ -65,7 +68,7 @@ interface SectionProps {
 
 const Tiles = ({ rows }: { rows: readonly Row[] }) =>
   rows.length === 0 ? (
-    <p className="dim small">No environment fits the filter.</p>
+    <p className="dim small">No environment matches the filter.</p>
   ) : (
     <div className="grid">
       {rows.map((row) => (

@@ -25,7 +25,7 @@ const sections = {
   settings: 'Settings',
 }
 
-const byRule = 'as the deployment rules say'
+const byRule = 'As the deployment rules say'
 
 const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): void }) => {
   const { organizationId = '' } = usePlace()

@@ -41,6 +41,7 @@ export const FilterField = ({ label, value, onChange, placeholder = 'Filter', si
   }
   return (
     <TextInput
+      className="filter"
       size={size}
       aria-label={label}
       placeholder={placeholder}

@@ -2,13 +2,12 @@
 import { Kbd, Modal } from '@mantine/core'
 
 const shortcuts: [string, string][] = [
-  ['Ctrl K', 'Search resources and actions'],
-  ['/', 'The same'],
+  ['Ctrl K or /', 'Search resources and actions'],
   ['G', 'Go to the overview'],
   ['E', 'Go to the environment'],
   ['D', 'Go to the deployments of the environment'],
-  ['?', 'This sheet'],
-  ['Esc', 'Close what is open'],
+  ['?', 'Show these shortcuts'],
+  ['Esc', 'Close the dialog or menu'],
 ]
 
 export const Help = ({ onClose }: { onClose(): void }) => (

@@ -17,10 +17,16 @@ const titles: Record<number, string> = {
   404: 'There is nothing here',
 }
 
+/** Where the message would only repeat the title. */
+const advice: Record<number, string> = {
+  0: 'Check your connection, then try again. If it lasts, ask whoever operates the server.',
+  404: 'It may have been deleted, or you may not see it.',
+}
+
 const Reference = ({ id }: { id: string }) => (
   <p className="small">
     Request <code className="wrap">{id}</code>{' '}
-    <button type="button" className="plain" onClick={() => void navigator.clipboard.writeText(id)}>
+    <button type="button" className="as-link" onClick={() => void navigator.clipboard.writeText(id)}>
       Copy
     </button>
   </p>
@@ -31,7 +37,10 @@ export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }
   return (
     <div className="nothing" role="alert">
       <h2>{titles[status] ?? 'This did not work'}</h2>
-      <p>{status === 404 ? 'It may have been deleted, or you may not see it.' : message}</p>
+      <p>{advice[status] ?? message}</p>
+      {status === 403 ? (
+        <p>Ask somebody who administers the organization for a role or a token that allows it.</p>
+      ) : null}
       {requestId === null ? null : <Reference id={requestId} />}
       {status === 404 ? (
         <div className="actions">

@@ -109,7 +109,7 @@ const PlannedService = ({ service }: { service: Planned }) => {
       <div className="row">
         <span className="strong clip">{service.name}</span>
         <span className={`chip ${tone}`}>{word}</span>
-        {service.downtime ? <span className="chip warn">Interrupts it</span> : null}
+        {service.downtime ? <span className="chip warn">Is interrupted</span> : null}
         <span className="push dim small nowrap">
           {(service.expected_duration_sec ?? 0) < 1 ? null : `about ${durationOf(service.expected_duration_sec)}`}
         </span>
@@ -124,7 +124,7 @@ const PlanView = ({ plan }: { plan: Plan }) => (
   // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
   <section className="stack tight plan" tabIndex={0} aria-label="Plan">
     <p className="dim">
-      {plan.downtime ? 'It interrupts services. ' : 'No service is interrupted. '}
+      {plan.downtime ? 'This interrupts services. ' : 'No service is interrupted. '}
       {(plan.expected_duration_sec ?? 0) < 1 ? '' : `It takes about ${durationOf(plan.expected_duration_sec)}.`}
     </p>
     {plan.stages

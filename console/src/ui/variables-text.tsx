@@ -182,7 +182,7 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
             isImport
               ? 'As in a .env file. What is not in it stays as it is.'
               : mayDelete
-                ? 'What you take out is deleted. Secrets, files, aliases and overrides are not in it.'
+                ? 'What you remove is deleted. Secrets, files, aliases and overrides are not in it.'
                 : 'Secrets, files, aliases and overrides are not in it.'
           }
           data-autofocus

@@ -313,11 +313,15 @@ export const Variables = (place: Place) => {
         ) : null}
       </div>
       <Answer of={variables}>
-        {(all) =>
+        {() =>
           rows.length === 0 ? (
-            <Empty title={all.length === 0 ? 'No variables' : 'No variable fits'}>
-              <p>Variables reach services as environment variables at their next deployment.</p>
-            </Empty>
+            wanted === '' ? (
+              <Empty title={shown === 'own' ? 'No variables are set here' : 'No variables'}>
+                <p>A new one reaches services as an environment variable at their next deployment.</p>
+              </Empty>
+            ) : (
+              <Empty title="No variable matches the filter" />
+            )
           ) : (
             <Table rows={rows} place={place} open={open} />
           )

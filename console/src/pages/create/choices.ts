@@ -9,6 +9,19 @@ interface Named {
   url?: string | undefined
 }
 
+/** Until `isKnown`, that there are none says nothing; `problem` is why they could not be read. */
+interface Choices {
+  all: readonly Named[]
+  isKnown: boolean
+  problem: string | undefined
+}
+
+const choicesOf = ({ data, error }: { data: readonly Named[] | undefined; error: Error | null }): Choices => ({
+  all: data ?? [],
+  isKnown: data !== undefined,
+  problem: data === undefined ? error?.message : undefined,
+})
+
 const usePath = (): { path: { organizationId: string }; isKnown: boolean } => {
   const { organizationId = '' } = usePlace()
   return { path: { organizationId }, isKnown: organizationId !== '' }
@@ -26,7 +39,7 @@ export const useGitTokens = (): readonly Named[] => {
   return tokens.data ?? []
 }
 
-export const useRegistries = (): readonly Named[] => {
+export const useRegistries = (): Choices => {
   const { path, isKnown } = usePath()
   const registries = useQuery({
     queryKey: ['registries', path.organizationId],
@@ -35,10 +48,10 @@ export const useRegistries = (): readonly Named[] => {
         .results as Named[],
     enabled: isKnown,
   })
-  return registries.data ?? []
+  return choicesOf(registries)
 }
 
-export const useHelmRepositories = (): readonly Named[] => {
+export const useHelmRepositories = (): Choices => {
   const { path, isKnown } = usePath()
   const repositories = useQuery({
     queryKey: ['helm repositories', path.organizationId],
@@ -47,7 +60,7 @@ export const useHelmRepositories = (): readonly Named[] => {
         .results as Named[],
     enabled: isKnown,
   })
-  return repositories.data ?? []
+  return choicesOf(repositories)
 }
 
 export const hostOf = (url: string | undefined): string => (url ?? '').replace(/^\w+:\/\//, '').replace(/\/.*$/, '')

@@ -59,7 +59,7 @@ export const GitFields = ({ git, put, problem, pointer, branches = [], onLeave }
         {tokens.length === 0 ? null : (
           <Select
             label="Git token"
-            placeholder="none: it is public"
+            placeholder="None (public)"
             clearable
             data={tokens.map(({ id, name }) => ({ value: id, label: name }))}
             value={git.git_token_id ?? null}

@@ -44,12 +44,12 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
       <Select
         label="Chart repository"
         required
-        data={repositories.map(({ id, name, url }) => ({ value: id, label: `${name} (${url ?? ''})` }))}
+        data={repositories.all.map(({ id, name, url }) => ({ value: id, label: `${name} (${url ?? ''})` }))}
         value={chart.repository ?? null}
         onChange={(id) => put(id === null ? {} : { repository: id })}
-        error={problem('/source/helm_repository/repository')}
+        error={problem('/source/helm_repository/repository') ?? repositories.problem}
       />
-      {repositories.length > 0 || organizationId === '' ? null : (
+      {repositories.all.length > 0 || !repositories.isKnown ? null : (
         <p className="note warn">
           The organization has no chart repository yet.{' '}
           <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'charts' }}>

@@ -77,8 +77,8 @@ export const ImageFields = ({ image, put, problem, pointer }: ImageFieldsProps) 
   const take = (next: string): void => {
     setText(next)
     const { host, name = '', tag, digest } = imageForm.exec(next.trim())?.groups ?? {}
-    const hub = registries.find(isDockerHub) ?? registries[0]
-    const registry = host === undefined ? hub : registries.find(({ url }) => hostOf(url) === host)
+    const hub = registries.all.find(isDockerHub) ?? registries.all[0]
+    const registry = host === undefined ? hub : registries.all.find(({ url }) => hostOf(url) === host)
     put({ image_name: name, tag: digest ?? tag ?? 'latest', registry_id: registry?.id ?? '' })
   }
   return (
@@ -103,12 +103,12 @@ export const ImageFields = ({ image, put, problem, pointer }: ImageFieldsProps) 
       <Select
         label="Registry"
         required
-        data={registries.map(({ id, name, url }) => ({ value: id, label: `${name} (${hostOf(url)})` }))}
+        data={registries.all.map(({ id, name, url }) => ({ value: id, label: `${name} (${hostOf(url)})` }))}
         value={String(image.registry_id ?? '') || null}
         onChange={(id) => put({ registry_id: id })}
-        error={problem(`${pointer}/registry_id`)}
+        error={problem(`${pointer}/registry_id`) ?? registries.problem}
       />
-      {registries.length > 0 || organizationId === '' ? null : (
+      {registries.all.length > 0 || !registries.isKnown ? null : (
         <p className="note warn">
           The organization has no registry yet.{' '}
           <Link to="/o/$organizationId/$section" params={{ organizationId, section: 'registries' }}>

@@ -32,8 +32,8 @@ const choices: Record<Choice, { icon: IconName; title: string; text: string }> =
   git: { icon: 'branch', title: 'Git repository', text: 'Build a Dockerfile and run it' },
   database: { icon: 'database', title: 'Database', text: 'PostgreSQL, MySQL, MongoDB or Redis' },
   job: { icon: 'restart', title: 'Job', text: 'A program that ends: by a schedule, or with deployments' },
-  helm: { icon: 'chevrons', title: 'Helm chart', text: 'Install a chart on a Kubernetes cluster' },
-  terraform: { icon: 'down', title: 'Terraform', text: 'Apply a module of a git repository' },
+  helm: { icon: 'helm', title: 'Helm chart', text: 'Install a chart on a Kubernetes cluster' },
+  terraform: { icon: 'blocks', title: 'Terraform', text: 'Apply a module of a git repository' },
 }
 
 interface Way {

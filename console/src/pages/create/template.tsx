@@ -73,7 +73,7 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
   const queries = useQueryClient()
   const navigate = useNavigate()
   const needsRegistry = Object.values(template.services).some((each) => !isDatabase(each))
-  const hubs = registries.filter(isDockerHub)
+  const hubs = registries.all.filter(isDockerHub)
   const registryId = chosen ?? hubs[0]?.id ?? ''
   const choice = { environmentId, name, registryId }
   const making = useMutation({
@@ -116,14 +116,15 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
         onChange={(event) => setName(event.currentTarget.value)}
         error={nameProblem}
       />
-      {needsRegistry && hubs.length !== 1 ? (
+      {needsRegistry && hubs.length !== 1 && (registries.isKnown || registries.problem !== undefined) ? (
         <Select
           label="Registry"
           description="The images are on Docker Hub: choose it, or a registry that passes its images on."
           required
-          data={registries.map((each) => ({ value: each.id, label: `${each.name} (${hostOf(each.url)})` }))}
+          data={registries.all.map((each) => ({ value: each.id, label: `${each.name} (${hostOf(each.url)})` }))}
           value={registryId || null}
           onChange={choose}
+          error={registries.problem}
         />
       ) : null}
       <Parts template={template} name={name} />
@@ -160,7 +161,7 @@ const Catalogue = () => {
         onChange={(event) => setQ(event.currentTarget.value)}
         style={{ maxWidth: 360 }}
       />
-      {categories.length === 0 ? <Empty title="No template fits the search" /> : null}
+      {categories.length === 0 ? <Empty title="No template matches the search" /> : null}
       {categories.map(([category, members]) => (
         <section key={category} className="stack">
           <h2>{category}</h2>

@@ -86,9 +86,11 @@ export const TerraformForm = ({ body, change, problem }: FormProps) => {
         label="Version"
         required
         description={
-          tools.data === undefined || tools.data.length === 0
-            ? 'This server has no tool installed: name an image that has one in the advanced settings, before the first deployment.'
-            : `Installed here: ${tools.data.map((each) => `${each.engine === 'OPEN_TOFU' ? 'OpenTofu' : 'Terraform'} ${each.version}`).join(', ')}. Others come from an image, see the advanced settings.`
+          tools.data === undefined
+            ? 'Such as 1.9.7'
+            : tools.data.length === 0
+              ? 'This server has no tool installed: name an image that has one in the advanced settings, before the first deployment.'
+              : `Installed here: ${tools.data.map((each) => `${each.engine === 'OPEN_TOFU' ? 'OpenTofu' : 'Terraform'} ${each.version}`).join(', ')}. Others come from an image, see the advanced settings.`
         }
         value={version}
         onChange={(event) =>

@@ -47,7 +47,7 @@ export const BulkBar = (props: Props) => {
           </Button>
         ))}
         <Button size="compact-sm" variant="subtle" onClick={onDone}>
-          Choose none
+          Clear
         </Button>
       </span>
       {asked === null ? null : (

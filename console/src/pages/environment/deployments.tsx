@@ -90,8 +90,8 @@ const DeploymentRow = ({ row, isPicked, isFull, isNewest, pick, rollBack }: RowP
         <StateMark state={status} />
       </td>
       <td className="dim optional">{stages.reduce((count, { services }) => count + services.length, 0)}</td>
-      <td className="dim optional wrap" style={{ minWidth: 190, maxWidth: 220 }}>
-        {audit.triggered_by} <span className="small">{origins[audit.origin] ?? audit.origin.toLowerCase()}</span>
+      <td className="dim optional wrap" style={{ minWidth: 185, maxWidth: 220 }}>
+        {audit.triggered_by} <p className="small">{origins[audit.origin] ?? audit.origin.toLowerCase()}</p>
       </td>
       <td className="tight dim optional">{durationOf(took)}</td>
       <td className="tight">
@@ -119,7 +119,7 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
         if (rows.length === 0)
           return (
             <Empty title="Nothing was deployed yet">
-              <p>Each deployment is kept here with its log, so that you can compare them and go back.</p>
+              <p>Deploy the environment or one of its services: each deployment is kept here with its log.</p>
             </Empty>
           )
         const two = rows.filter(({ identifier }) => picked.includes(identifier.execution_id))

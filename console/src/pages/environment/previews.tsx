@@ -41,7 +41,8 @@ const Sync = ({ id, name }: { id: string; name: string }) => {
   })
   return (
     <Button size="compact-sm" variant="default" loading={syncing.isPending} onClick={() => syncing.mutate()}>
-      Set up the webhook<span className="hidden-text"> of {name}</span>
+      Set up<span className="if-wide"> the webhook</span>
+      <span className="hidden-text"> of {name}</span>
     </Button>
   )
 }
@@ -111,7 +112,7 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
           if (found.length === 0)
             return (
               <Empty title="No service is built from a repository">
-                <p>One that is can be deployed whenever its branch is pushed to.</p>
+                <p>A service built from one can be deployed whenever its branch is pushed to.</p>
               </Empty>
             )
           return (
@@ -145,7 +146,7 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
   const words = `#${request.number} ${request.title}`
   const isAddress = /^https?:\/\//.test(request.url)
   return (
-    <div style={{ minWidth: 150 }}>
+    <div style={{ minWidth: 110 }}>
       {isAddress ? (
         <a href={request.url} target="_blank" rel="noreferrer" className="wrap">
           {words}
@@ -192,12 +193,12 @@ const PreviewEnvironment = ({ id }: { id: string | null }) =>
   id === null ? (
     <span className="dim">none</span>
   ) : (
-    <>
+    <div style={{ minWidth: 130 }}>
       <Link to="/e/$environmentId/$section" params={{ environmentId: id, section: 'services' }}>
         Open its services
       </Link>
       <Addresses environmentId={id} />
-    </>
+    </div>
   )
 
 const NoPreviews = ({ environmentId }: { environmentId: string }) => (
@@ -210,8 +211,8 @@ const NoPreviews = ({ environmentId }: { environmentId: string }) => (
     }
   >
     <p>
-      Each open pull request to the branch of a service that has previews switched on gets a clone of this environment,
-      if its deployment rule has them too.
+      Where a service and the deployment rule of this environment have previews switched on, each open pull request to
+      the branch of the service gets a clone of the environment.
     </p>
   </Empty>
 )
@@ -244,7 +245,7 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
           {
             title: 'State',
             show: ({ state, reason }) => (
-              <div style={{ minWidth: reason === null ? 0 : 190 }}>
+              <div style={{ minWidth: reason === null ? 0 : 170 }}>
                 <span className={`chip ${stateWords[state][1]}`}>{stateWords[state][0]}</span>
                 {reason === null ? null : <p className="small wrap">{reason}</p>}
               </div>

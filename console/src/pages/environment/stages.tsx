@@ -284,8 +284,8 @@ export const Stages = ({ environmentId }: { environmentId: string }) => {
   return (
     <div className="stack">
       <p className="dim">
-        Stages are deployed one after the other, the services of one at the same time.
-        {move === undefined ? null : ' Drag a service to another stage, or choose it and press ← or →.'}
+        Stages are deployed one after another, the services of a stage at the same time.
+        {move === undefined ? null : ' Drag a service to another stage, or focus it and press ←\u00a0or\u00a0→.'}
       </p>
       <span className="hidden-text" role="status">
         {said}
