@@ -69,12 +69,12 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
       <Time at={run.started_at} />
     </td>
     <td className="tight optional">{run.duration_sec === null ? '–' : durationOf(run.duration_sec)}</td>
-    <td className="optional dim">{run.trigger === 'SCHEDULE' ? 'schedule' : (run.triggered_by ?? 'by hand')}</td>
+    <td className="optional roomy dim">{run.trigger === 'SCHEDULE' ? 'schedule' : (run.triggered_by ?? 'by hand')}</td>
     <td className="tight optional mono">{run.exit_code ?? '–'}</td>
     <td className="tight">
       {run.is_output_kept ? (
         <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={onOpen}>
-          {isOpen ? 'Close the log' : 'Log'}
+          {isOpen ? 'Hide log' : 'Log'}
         </Button>
       ) : (
         <span className="dim small">log not kept</span>
@@ -120,14 +120,14 @@ export const Runs = ({ service }: Shown) => {
   return (
     <div className="stack">
       <div className="row apart wraps">
-        <p className="dim">The newest first; how many are kept is an advanced setting.</p>
+        <p className="dim">Newest first. An advanced setting says how many are kept.</p>
         <RunNow service={service} />
       </div>
       <Answer of={runs}>
         {(rows) =>
           rows.length === 0 ? (
             <Empty title="It has not run yet">
-              <p>It runs by its schedule as soon as it is deployed.</p>
+              <p>Once it is deployed, it runs on its schedule.</p>
             </Empty>
           ) : (
             <Scroll label="Runs" isCard>
@@ -137,7 +137,7 @@ export const Runs = ({ service }: Shown) => {
                     <th>Result</th>
                     <th className="tight">Started</th>
                     <th className="tight optional">Took</th>
-                    <th className="optional">By</th>
+                    <th className="optional roomy">By</th>
                     <th className="tight optional">Exit code</th>
                     <th className="tight">
                       <span className="hidden-text">Log</span>

@@ -109,7 +109,10 @@ const Resources = ({ service }: { service: read.Service }) => {
       {(rows) =>
         rows.length === 0 ? (
           <Empty title="No resources in the state">
-            <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
+            <p>
+              Once it is applied, what the module manages is listed here. A module with a backend of its own keeps its
+              state there.
+            </p>
           </Empty>
         ) : (
           <Scroll label="Resources" isCard>
