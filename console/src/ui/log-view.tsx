@@ -318,7 +318,7 @@ const Body = ({ log, search, empty, markedLine, onLine, isWrapped, isFollowing, 
   const version = useLogVersion(log)
   const names = useNames(log)
   const lines = log.lines()
-  if (lines.count === 0) return <div className="nothing">{lines.total === 0 ? empty : 'No lines match.'}</div>
+  if (lines.count === 0) return <div className="nothing">{lines.total === 0 ? empty : 'No line matches.'}</div>
   return (
     <LineList
       {...{ lines, version, isWrapped, isFollowing, onFollow, search, markedLine, onLine }}

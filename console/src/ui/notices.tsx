@@ -20,7 +20,7 @@ const titles: Record<number, string> = {
 const Reference = ({ id }: { id: string }) => (
   <p className="small">
     Request <code className="wrap">{id}</code>{' '}
-    <button type="button" className="as-link" onClick={() => void navigator.clipboard.writeText(id)}>
+    <button type="button" className="plain" onClick={() => void navigator.clipboard.writeText(id)}>
       Copy
     </button>
   </p>
@@ -31,7 +31,7 @@ export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }
   return (
     <div className="nothing" role="alert">
       <h2>{titles[status] ?? 'This did not work'}</h2>
-      <p>{status === 404 ? 'It may have been deleted, or you may not be allowed to see it.' : message}</p>
+      <p>{status === 404 ? 'It may have been deleted, or you may not see it.' : message}</p>
       {requestId === null ? null : <Reference id={requestId} />}
       {status === 404 ? (
         <div className="actions">

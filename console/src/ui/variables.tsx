@@ -315,7 +315,7 @@ export const Variables = (place: Place) => {
       <Answer of={variables}>
         {(all) =>
           rows.length === 0 ? (
-            <Empty title={all.length === 0 ? 'No variables' : 'No variables match'}>
+            <Empty title={all.length === 0 ? 'No variables' : 'No variable fits'}>
               <p>Variables reach services as environment variables at their next deployment.</p>
             </Empty>
           ) : (

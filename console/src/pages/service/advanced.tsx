@@ -142,7 +142,7 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
         }}
       />
       {rows.length === 0 ? (
-        <Empty title={only ? 'All are at their defaults' : 'No settings match the search'} />
+        <Empty title={only ? 'All are at their defaults' : 'No setting matches the search'} />
       ) : (
         <div className="card">
           {rows.map(([name, schema]) => (

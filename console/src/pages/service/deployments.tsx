@@ -77,7 +77,7 @@ export const Deployments = ({ service }: Shown) => {
         columns={columns}
         empty={
           <Empty title="Not deployed yet">
-            <p>Deploy it: each deployment is then listed here, with its log.</p>
+            <p>Once it is deployed, each deployment is listed here, with its log.</p>
           </Empty>
         }
       />

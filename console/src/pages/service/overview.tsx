@@ -29,10 +29,14 @@ const Usage = ({ id, wasDeployed }: { id: string; wasDeployed: boolean }) => {
   const [instances, setInstances] = useState<{ pod_name: string; cpu: Metric; memory: Metric }[] | null>(null)
   useStream<NonNullable<typeof instances>>(`/service/metrics?service=${id}`, { onMessage: setInstances })
   if (instances === null || instances.length === 0)
-    return instances === null ? (
-      <Waiting what="the engine" isInline />
-    ) : (
-      <p className="dim">No instances are running.{wasDeployed ? '' : ' Deploy the service to start them.'}</p>
+    return (
+      <div className="body dim">
+        {instances === null ? (
+          <Waiting what="the engine" isInline />
+        ) : (
+          `No instances are running.${wasDeployed ? '' : ' They start when the service is deployed.'}`
+        )}
+      </div>
     )
   return (
     <Scroll label="Instances">
@@ -136,9 +140,7 @@ const Main = ({ service, status }: Shown) => {
           <h2>Instances</h2>
           <span className="dim small push">live</span>
         </header>
-        <div className="body" style={{ padding: status?.running_state === 'RUNNING' ? 0 : undefined }}>
-          <Usage id={service.id} wasDeployed={status?.last_deployment_date != null} />
-        </div>
+        <Usage id={service.id} wasDeployed={status === undefined || status.last_deployment_date != null} />
       </section>
     )
   if (service.kind === 'job')
@@ -206,9 +208,7 @@ export const Overview = ({ service, status }: Shown) => {
               </>
             ) : null}
             <dt>Deployed</dt>
-            <dd>
-              <Time at={status?.last_deployment_date} />
-            </dd>
+            <dd>{status === undefined ? '…' : <Time at={status.last_deployment_date} />}</dd>
             {service.description === null || service.description === '' ? null : (
               <>
                 <dt>Description</dt>
