@@ -67,8 +67,10 @@ const Stages = ({
                       ? durationOf(took)
                       : steps
                           .map(
-                            ({ step_name, duration_sec }) =>
-                              `${(step_name ?? '').toLowerCase().replaceAll('_', ' ')} ${durationOf(duration_sec)}`,
+                            ({ step_name, duration_sec }, index) =>
+                              `${(step_name ?? '').toLowerCase().replaceAll('_', ' ')} ${
+                                isBusy(state) && index === steps.length - 1 ? 'running' : durationOf(duration_sec)
+                              }`,
                           )
                           .join(' · ')}
                   </span>

@@ -140,6 +140,8 @@ const LineList = (props: ListProps) => {
     getScrollElement: () => box.current,
     estimateSize,
     overscan: 8,
+    paddingStart: 6,
+    paddingEnd: 6,
   })
   // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with each change of the lines
   useLayoutEffect(() => {
@@ -316,7 +318,7 @@ const Body = ({ log, search, empty, markedLine, onLine, isWrapped, isFollowing, 
   const version = useLogVersion(log)
   const names = useNames(log)
   const lines = log.lines()
-  if (lines.count === 0) return <div className="nothing">{lines.total === 0 ? empty : 'No line fits.'}</div>
+  if (lines.count === 0) return <div className="nothing">{lines.total === 0 ? empty : 'No line matches.'}</div>
   return (
     <LineList
       {...{ lines, version, isWrapped, isFollowing, onFollow, search, markedLine, onLine }}

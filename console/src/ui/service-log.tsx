@@ -102,7 +102,11 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
     <LogView
       log={log}
       name={service.name}
-      empty={isRunning ? 'It has printed nothing yet.' : 'Nothing to show: no instance runs.'}
+      empty={
+        isRunning
+          ? 'It has printed nothing yet.'
+          : 'Nothing is running now. “Load older lines” shows what was printed before.'
+      }
       search={q}
       level={level}
       from={from ?? null}

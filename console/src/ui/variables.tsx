@@ -225,10 +225,10 @@ const VariableRow = memo(({ variable, place, mayDelete, open }: RowProps) => (
     <td style={{ minWidth: 150, maxWidth: 340 }}>
       <code className="wrap strong">{variable.key}</code>
     </td>
-    <td>
+    <td className="value">
       <Value variable={variable} />
     </td>
-    <td className="dim small wrap">{originOf(variable).join(', ')}</td>
+    <td className="dim small wrap optional">{originOf(variable).join(', ')}</td>
     <td className="tight">
       {mayDelete === null ? null : <RowMenu variable={variable} mayDelete={mayDelete} open={open} />}
     </td>
@@ -245,7 +245,7 @@ const Table = ({ rows, place, open }: { rows: readonly Variable[]; place: Place;
           <tr>
             <th>Key</th>
             <th>Value</th>
-            <th>From</th>
+            <th className="optional">From</th>
             <th className="tight">
               <span className="hidden-text">Actions</span>
             </th>

@@ -228,7 +228,7 @@ const Found = ({
         <ServiceTable key={id} stage={placed.length > 1 ? stageName(name) : null} rows={rows} {...choice} />
       ))}
       {others.length === 0 ? null : <ServiceTable stage={null} rows={others} {...choice} />}
-      {fitting.length === 0 ? <Empty title="No service fits" /> : null}
+      {fitting.length === 0 ? <Empty title="No service matches the filter" /> : null}
     </div>
   )
 }

@@ -129,7 +129,7 @@ const Deliveries = ({ organizationId, webhookId }: Props & { webhookId: string }
       </div>
       <Rows
         of={deliveries}
-        empty={<p className="dim">Nothing was sent yet.</p>}
+        empty={<p className="dim">Nothing has been sent yet.</p>}
         columns={[
           { title: 'Event', show: ({ matched_event }) => matched_event.toLowerCase().replaceAll('_', ' ') },
           { title: 'Result', show: (row) => <Outcome delivery={row} /> },

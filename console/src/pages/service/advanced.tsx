@@ -53,7 +53,7 @@ const Row = ({ name, schema, value, problems, isReadOnly, isIdle, onChange }: Ro
         <p className="small dim wrap">
           Default: <code>{shown(schema.default)}</code>{' '}
           {isChanged && !isReadOnly ? (
-            <button type="button" className="plain" onClick={() => onChange(schema.default)}>
+            <button type="button" className="as-link" onClick={() => onChange(schema.default)}>
               Reset
             </button>
           ) : null}
@@ -142,7 +142,7 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
         }}
       />
       {rows.length === 0 ? (
-        <Empty title={only ? 'All are at their defaults' : 'No setting fits the search'} />
+        <Empty title={only ? 'All are at their defaults' : 'No setting matches the search'} />
       ) : (
         <div className="card">
           {rows.map(([name, schema]) => (

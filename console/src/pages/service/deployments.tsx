@@ -76,8 +76,8 @@ export const Deployments = ({ service }: Shown) => {
         of={{ data: rows, error: history.error, refetch: history.refetch }}
         columns={columns}
         empty={
-          <Empty title="It was never deployed">
-            <p>Deploy it: each of its deployments stands here, with its log.</p>
+          <Empty title="Not deployed yet">
+            <p>Once it is deployed, each deployment is listed here, with its log.</p>
           </Empty>
         }
       />

@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
+import { Breakable } from '../../ui/breakable.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Scroll } from '../../ui/scroll.tsx'
@@ -133,13 +134,17 @@ const DomainRow = ({
   const found = check === undefined ? undefined : dnsWords[check.status]
   return (
     <tr>
-      <td className="wrap" style={{ minWidth: 165 }}>
-        <span className="strong">{domain}</span>
+      <td className="wrap of-domain">
+        <span className="strong">
+          <Breakable text={domain} />
+        </span>
         {found === undefined ? null : <p className={`state ${found.tone}`}>{found.text}</p>}
         {check?.error_details == null ? null : <p className="small dim">{check.error_details}</p>}
       </td>
-      <td className="wrap mono optional">{target ?? '–'}</td>
-      <td className="wrap" style={{ minWidth: 180 }}>
+      <td className="wrap mono optional">
+        <Breakable text={target ?? '–'} />
+      </td>
+      <td className="wrap of-certificate">
         <Certificate certificate={certificate} />
       </td>
       <td className="tight">

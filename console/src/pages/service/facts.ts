@@ -26,13 +26,17 @@ const imageFacts = ({ image_name: name, tag, registry }: Fields): Facts => [
   ...(registry === undefined ? [] : ([['Registry', String((registry as Fields).name)]] as Facts)),
 ]
 
+const none = 'none'
+
 interface Command {
   entrypoint?: string | null
   arguments?: string[]
 }
 
+const ownCommand = 'the command of the image'
+
 const commandOf = ({ entrypoint, arguments: words = [] }: Command): string =>
-  [entrypoint ?? '', ...words].join(' ').trim() || 'the command of the image'
+  [entrypoint ?? '', ...words].join(' ').trim() || ownCommand
 
 const moments = { on_start: 'On deployment', on_stop: 'On stop', on_delete: 'On deletion' }
 
@@ -89,7 +93,7 @@ const argoFacts = (raw: Fields): Facts => [
   ['Namespace', String(raw.namespace)],
   ...gitFacts(raw.git_repository as Git | null),
   ['Synchronized', String(raw.last_synced_at ?? '')],
-  ['Revision', raw.manifest_revision == null ? 'none' : String(raw.manifest_revision)],
+  ['Revision', raw.manifest_revision == null ? none : String(raw.manifest_revision)],
 ]
 
 const facts: Record<Service['kind'], (raw: Fields) => Facts> = {
@@ -112,6 +116,7 @@ const facts: Record<Service['kind'], (raw: Fields) => Facts> = {
 /** Words, not something to be typed or compared letter by letter. */
 const prose = new Set(['Database', 'Storage', 'Reachable', 'Registry', 'State', 'Synchronized', 'Tool', 'Variables'])
 
-export const isProse = (name: string): boolean => prose.has(name)
+export const isProse = (name: string, value: string): boolean =>
+  prose.has(name) || value === ownCommand || value === none
 
 export const factsOf = ({ kind, raw }: Service): Facts => facts[kind](raw)

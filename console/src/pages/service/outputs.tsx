@@ -27,7 +27,7 @@ export const Outputs = ({ service }: { service: read.Service }) => {
       <Answer of={outputs}>
         {(rows) =>
           rows.length === 0 ? (
-            <p className="dim body">None. What a run writes as outputs becomes variables of the environment.</p>
+            <p className="dim body">None yet. What a run writes as outputs becomes variables of the environment.</p>
           ) : (
             <Scroll label="Outputs">
               <table className="list">

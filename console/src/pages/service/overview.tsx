@@ -5,6 +5,7 @@ import { Fragment, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
+import { Breakable } from '../../ui/breakable.tsx'
 import { Copied } from '../../ui/dialog.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Waiting } from '../../ui/notices.tsx'
@@ -19,7 +20,7 @@ import { Runs } from './runs.tsx'
 import { isCron, type Shown, staysUp } from './shown.ts'
 import { LastRun, TerraformActions } from './terraform.tsx'
 
-const Usage = ({ id }: { id: string }) => {
+const Usage = ({ id, wasDeployed }: { id: string; wasDeployed: boolean }) => {
   interface Metric {
     current: number
     limit: number
@@ -28,7 +29,15 @@ const Usage = ({ id }: { id: string }) => {
   const [instances, setInstances] = useState<{ pod_name: string; cpu: Metric; memory: Metric }[] | null>(null)
   useStream<NonNullable<typeof instances>>(`/service/metrics?service=${id}`, { onMessage: setInstances })
   if (instances === null || instances.length === 0)
-    return instances === null ? <Waiting what="the engine" isInline /> : <p className="dim">No instance runs.</p>
+    return (
+      <div className="body dim">
+        {instances === null ? (
+          <Waiting what="the engine" isInline />
+        ) : (
+          `No instances are running.${wasDeployed ? '' : ' They start when the service is deployed.'}`
+        )}
+      </div>
+    )
   return (
     <Scroll label="Instances">
       <table className="list">
@@ -42,7 +51,7 @@ const Usage = ({ id }: { id: string }) => {
         <tbody>
           {instances.map(({ pod_name: name, cpu, memory }) => (
             <tr key={name}>
-              <td style={{ maxWidth: 260 }}>
+              <td style={{ width: '100%', minWidth: 110, maxWidth: 0 }}>
                 <span className="mono clip" style={{ display: 'block' }} title={name}>
                   {name}
                 </span>
@@ -69,7 +78,7 @@ const Links = ({ service }: { service: read.Service }) => {
   if (mine.length === 0) return <span className="dim">none: no port is public</span>
   return mine.map(({ url }) => (
     <a key={url} href={url} target="_blank" rel="noreferrer" className="wrap small" style={{ display: 'block' }}>
-      {url}
+      <Breakable text={url} />
     </a>
   ))
 }
@@ -100,11 +109,11 @@ const Credentials = ({ id }: { id: string }) => {
       {({ host, port, login, password }) => (
         <div className="stack">
           <div>
-            <span className="dim small">Host and port</span>
+            <span className="strong">Host and port</span>
             <Copied label="Host and port" value={`${host}:${port}`} />
           </div>
           <div>
-            <span className="dim small">Login</span>
+            <span className="strong">Login</span>
             <Copied label="Login" value={login} />
           </div>
           <PasswordInput
@@ -131,9 +140,7 @@ const Main = ({ service, status }: Shown) => {
           <h2>Instances</h2>
           <span className="dim small push">live</span>
         </header>
-        <div className="body" style={{ padding: status?.running_state === 'RUNNING' ? 0 : undefined }}>
-          <Usage id={service.id} />
-        </div>
+        <Usage id={service.id} wasDeployed={status === undefined || status.last_deployment_date != null} />
       </section>
     )
   if (service.kind === 'job')
@@ -187,8 +194,8 @@ export const Overview = ({ service, status }: Shown) => {
             {factsOf(service).map(([name, value]) => (
               <Fragment key={name}>
                 <dt>{name}</dt>
-                <dd className={`wrap ${isProse(name) ? '' : 'mono'}`}>
-                  {name === 'Synchronized' ? <Time at={value} /> : value}
+                <dd className={`wrap ${isProse(name, value) ? '' : 'mono'}`}>
+                  {name === 'Synchronized' ? <Time at={value} /> : <Breakable text={value} />}
                 </dd>
               </Fragment>
             ))}
@@ -201,9 +208,7 @@ export const Overview = ({ service, status }: Shown) => {
               </>
             ) : null}
             <dt>Deployed</dt>
-            <dd>
-              <Time at={status?.last_deployment_date} />
-            </dd>
+            <dd>{status === undefined ? '…' : <Time at={status.last_deployment_date} />}</dd>
             {service.description === null || service.description === '' ? null : (
               <>
                 <dt>Description</dt>

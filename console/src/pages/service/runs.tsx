@@ -74,7 +74,7 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
     <td className="tight">
       {run.is_output_kept ? (
         <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={onOpen}>
-          {isOpen ? 'Close the log' : 'Log'}
+          {isOpen ? 'Hide log' : 'Log'}
         </Button>
       ) : (
         <span className="dim small">log not kept</span>
@@ -120,14 +120,14 @@ export const Runs = ({ service }: Shown) => {
   return (
     <div className="stack">
       <div className="row apart wraps">
-        <p className="dim">The newest first; how many are kept is an advanced setting.</p>
+        <p className="dim">Newest first. An advanced setting says how many are kept.</p>
         <RunNow service={service} />
       </div>
       <Answer of={runs}>
         {(rows) =>
           rows.length === 0 ? (
             <Empty title="It has not run yet">
-              <p>It runs by its schedule as soon as it is deployed.</p>
+              <p>Once it is deployed, it runs on its schedule.</p>
             </Empty>
           ) : (
             <Scroll label="Runs" isCard>

@@ -90,10 +90,20 @@ export const TerraformActions = ({ service }: { service: read.Service }) => {
 /** What the tool said last: the plan, and what was applied. */
 export const LastRun = ({ service }: { service: read.Service }) => {
   const { kind, id, environmentId } = service
+  const may = useMay()
   const history = useQuery(read.serviceHistory(kind, id, environmentId))
-  const last = history.data?.[0]?.identifier.execution_id
-  if (last === undefined) return <p className="dim">It has not run yet: plan it, or deploy it.</p>
-  return <DeploymentLog key={last} environmentId={environmentId} executionId={last} serviceId={id} />
+  return (
+    <Answer of={history}>
+      {(runs) => {
+        const last = runs[0]?.identifier.execution_id
+        return last === undefined ? (
+          <p className="dim">{may('deploy') ? 'It has not run yet: plan it, or deploy it.' : 'It has not run yet.'}</p>
+        ) : (
+          <DeploymentLog key={last} environmentId={environmentId} executionId={last} serviceId={id} />
+        )
+      }}
+    </Answer>
+  )
 }
 
 const Resources = ({ service }: { service: read.Service }) => {
@@ -109,7 +119,10 @@ const Resources = ({ service }: { service: read.Service }) => {
       {(rows) =>
         rows.length === 0 ? (
           <Empty title="No resources in the state">
-            <p>After an apply, what the module manages stands here. A backend of the module keeps its own state.</p>
+            <p>
+              Once it is applied, what the module manages is listed here. A module with a backend of its own keeps its
+              state there.
+            </p>
           </Empty>
         ) : (
           <Scroll label="Resources" isCard>

@@ -1,0 +1,11 @@
+/** A host, an address or a path: where it does not fit, it breaks after a sign, not within a word. */
+import { Fragment } from 'react'
+
+export const Breakable = ({ text }: { text: string }) =>
+  text.split(/(?<=[./:@])(?=\w)/).map((part, index) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: the parts of a text have no other name
+    <Fragment key={index}>
+      {index === 0 ? null : <wbr />}
+      {part}
+    </Fragment>
+  ))
