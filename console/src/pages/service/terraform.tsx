@@ -90,9 +90,11 @@ export const TerraformActions = ({ service }: { service: read.Service }) => {
 /** What the tool said last: the plan, and what was applied. */
 export const LastRun = ({ service }: { service: read.Service }) => {
   const { kind, id, environmentId } = service
+  const may = useMay()
   const history = useQuery(read.serviceHistory(kind, id, environmentId))
   const last = history.data?.[0]?.identifier.execution_id
-  if (last === undefined) return <p className="dim">It has not run yet: plan it, or deploy it.</p>
+  if (last === undefined)
+    return <p className="dim">{may('deploy') ? 'It has not run yet: plan it, or deploy it.' : 'It has not run yet.'}</p>
   return <DeploymentLog key={last} environmentId={environmentId} executionId={last} serviceId={id} />
 }
 
