@@ -233,7 +233,7 @@ const Filters = () => {
   )
   const day = (name: 'from' | 'until', label: string) => (
     <div className="row">
-      <span className="dim" aria-hidden="true">
+      <span className="dim" aria-hidden="true" style={{ minWidth: 36 }}>
         {name === 'from' ? 'From' : 'Until'}
       </span>
       <TextInput
