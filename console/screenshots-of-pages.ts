@@ -150,6 +150,8 @@ export const shotsOfOrganizations = ({ organizationId }: Place): Shots => {
   return {
     credentials: at('credentials', press('New credentials')),
     registries: at('registries'),
+    'credentials-list': at('credentials'),
+    'webhook-deliveries': at('webhooks', press('Deliveries')),
     'registry-new': at('registries', press('New registry')),
     charts: at('charts'),
     'git-tokens': at('git'),

@@ -76,6 +76,7 @@ export const SchemaForm = ({ schema, value, first, hidden = [], isReadOnly, save
   )
   return (
     <form className="stack wide form" onSubmit={(event) => void submit(event)}>
+      {isReadOnly ? <p className="dim">You may read these settings, but not change them.</p> : null}
       {leading.map(show)}
       {others.length === 0 ? null : (
         <details className="stack">

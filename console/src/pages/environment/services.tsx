@@ -251,7 +251,11 @@ export const Services = ({ environmentId, live }: { environmentId: string; live:
       {(all) =>
         all.length === 0 ? (
           <Empty title="No services yet" actions={create}>
-            <p>Run an image, build a git repository, or start a database.</p>
+            <p>
+              {may('write')
+                ? 'Run an image, build a git repository, or start a database.'
+                : 'Somebody who may create services makes them here.'}
+            </p>
           </Empty>
         ) : (
           <Found all={all} live={live} environmentId={environmentId} create={create} />

@@ -12,7 +12,11 @@ import type { Props } from './list.ts'
 type Event = Schemas['OrganizationEvent']
 type Change = Record<string, unknown>
 
-const lower = (word: string): string => word.toLowerCase().replaceAll('_', ' ')
+const lower = (word: string): string =>
+  word
+    .toLowerCase()
+    .replaceAll('_', ' ')
+    .replace(/\b(api|sso)\b/g, (each) => each.toUpperCase())
 
 const pastWords: Record<string, string> = {
   CREATE: 'created',
@@ -25,6 +29,11 @@ const pastWords: Record<string, string> = {
   LOCK: 'locked',
   UNLOCK: 'unlocked',
   DEPLOYED_DRY_RUN: 'planned',
+  DEPLOYED_DRY_RUN_FAILED: 'failed to plan',
+  TRIGGER_DEPLOY_DRY_RUN: 'asked to plan',
+  TRIGGER_FORCE_RUN: 'asked to run',
+  FORCE_RUN_FAILED: 'failed to run',
+  POLICY_FAILED: 'refused',
   SHELL: 'opened a shell in',
 }
 
@@ -32,7 +41,8 @@ const pastWords: Record<string, string> = {
 const eventWords = (type: string): string =>
   pastWords[type] ??
   lower(type)
-    .replace(/^trigger (.*)$/, 'requested: $1')
+    .replace(/^trigger (.*)$/, 'asked to $1')
+    .replace(/^(.*) failed$/, 'failed to $1')
     .replace('dry run', 'plan')
 
 const originWords: Record<string, string> = {
@@ -124,13 +134,13 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
         <td className="tight">
           <Time at={event.timestamp} />
         </td>
-        <td className="wrap">
+        <td className="wrap" style={{ minWidth: 120 }}>
           {eventWords(event.event_type)} {lower(event.sub_target_type ?? event.target_type)}{' '}
           <span className="strong wrap">{event.target_name}</span>
         </td>
         <td className="optional dim wrap">{[project, environment].filter(Boolean).join(' / ')}</td>
-        <td className="optional dim wrap" style={{ minWidth: 180 }}>
-          {event.triggered_by} <span className="small">{originWords[event.origin] ?? lower(event.origin)}</span>
+        <td className="optional dim wrap" style={{ minWidth: 200 }}>
+          {event.triggered_by} <p className="small">{originWords[event.origin] ?? lower(event.origin)}</p>
         </td>
         <td className="tight">
           {event.change === '' ? null : (
@@ -223,7 +233,7 @@ const Filters = () => {
   )
   const day = (name: 'from' | 'until', label: string) => (
     <div className="row">
-      <span className="dim" aria-hidden="true">
+      <span className="dim" aria-hidden="true" style={{ minWidth: 36 }}>
         {name === 'from' ? 'From' : 'Until'}
       </span>
       <TextInput

@@ -244,7 +244,7 @@ const words: Record<Registering, { title: string; note: string }> = {
   },
   cloud: {
     title: 'New cluster at a cloud provider',
-    note: 'Nothing is made yet, and nothing costs yet: plan and deploy it afterwards. It is made by a Terraform module that the operator of this server names for the provider; without one it is only recorded.',
+    note: 'Nothing is made yet, so nothing costs anything yet: plan and deploy it afterwards. It is made by a Terraform module that the operator of this server names for the provider; without one it is only recorded.',
   },
 }
 

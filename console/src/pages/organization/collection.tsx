@@ -141,7 +141,7 @@ export function Collection<Row extends Item>(props: CollectionProps<Row>) {
             title: 'Actions',
             isTight: true,
             show: (row) => (
-              <span className="row">
+              <span className="row wraps">
                 {may(right) ? (
                   <Button
                     size="compact-sm"

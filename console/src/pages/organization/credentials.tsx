@@ -36,8 +36,8 @@ export const engineFields: readonly FieldSpec[] = [
   {
     at: '/engine_url',
     label: 'Address of the engine',
-    placeholder: 'ssh://slipway@10.0.0.2 or tcp://10.0.0.2:2376',
-    hint: 'Over SSH or over TLS with certificates. Access to an engine is root access to its machine.',
+    placeholder: 'ssh://slipway@10.0.0.2',
+    hint: 'Over SSH, or over TLS with certificates: tcp://10.0.0.2:2376. Access to an engine is root access to its machine.',
   },
   {
     at: '/engine_ssh_key',
@@ -236,7 +236,7 @@ export const Credentials = ({ organizationId }: Props) => {
             isTight: true,
             show: (row) =>
               may('administer') ? (
-                <span className="row">
+                <span className="row wraps">
                   <Button size="compact-sm" variant="default" onClick={() => open(row)}>
                     Edit
                   </Button>

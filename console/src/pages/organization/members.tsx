@@ -35,7 +35,7 @@ const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: stri
     <Select
       aria-label={`Role of ${name}`}
       size="xs"
-      w={110}
+      className="role-choice"
       // Ownership is handed over, not given.
       data={(roles.data ?? [])
         .filter((each) => each.name.toLowerCase() !== 'owner')
@@ -79,13 +79,15 @@ const Invitations = ({ organizationId }: Props) => {
         columns={[
           {
             title: 'Email',
-            show: ({ email, inviter }: Invitation) => (
+            show: ({ email, inviter, role_name }: Invitation) => (
               <div style={{ minWidth: 130 }}>
-                {email} <p className="dim small wrap">invited by {inviter}</p>
+                {email}{' '}
+                <p className="dim small wrap">
+                  {role_name}, invited by {inviter}
+                </p>
               </div>
             ),
           },
-          { title: 'Role', isTight: true, show: ({ role_name }: Invitation) => role_name },
           {
             title: 'State',
             isTight: true,
@@ -152,7 +154,7 @@ export const Members = ({ organizationId }: Props) => {
           {
             title: 'Person',
             show: ({ name, email }) => (
-              <div style={{ minWidth: 130 }}>
+              <div style={{ minWidth: 110 }}>
                 <span className="strong">{name || email}</span>
                 <p className="dim small wrap">{email}</p>
               </div>
@@ -179,7 +181,7 @@ export const Members = ({ organizationId }: Props) => {
             isTight: true,
             show: ({ id, name, email, role }) =>
               may('members') && role !== 'OWNER' ? (
-                <span className="row">
+                <span className="row wraps">
                   {isOwner === true ? (
                     <HandOver organizationId={organizationId} userId={id} name={name || email} />
                   ) : null}

@@ -80,7 +80,7 @@ const Cell = ({ row, mode, onChange }: { row: ProjectRow; mode: Mode; onChange: 
   const level = row.levels[mode] ?? 'NO_ACCESS'
   if (onChange === undefined)
     return (
-      <span className={level === 'NO_ACCESS' && !row.isAdmin ? 'dim' : ''}>
+      <span className={`nowrap ${level === 'NO_ACCESS' && !row.isAdmin ? 'dim' : ''}`}>
         {row.isAdmin ? 'manages' : levelWords[level]}
       </span>
     )

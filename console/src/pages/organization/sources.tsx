@@ -201,6 +201,8 @@ export const GitTokens = ({ organizationId }: Props) => (
   />
 )
 
+const scopeWord = (scope: string): string => scope.toLowerCase().replaceAll('_', ' ').replace('hpa', 'autoscalers')
+
 const scopeWords = [
   'DEPLOYMENTS',
   'STATEFUL_SETS',
@@ -212,7 +214,7 @@ const scopeWords = [
   'SECRETS',
   'JOBS',
   'CRON_JOBS',
-].map((value) => ({ value, label: value.toLowerCase().replaceAll('_', ' ') }))
+].map((value) => ({ value, label: scopeWord(value) }))
 
 const PairList = ({ pairs }: { pairs: readonly { key: string; value: string }[] }) => (
   <span className="row wraps" style={{ gap: 6 }}>
@@ -285,7 +287,7 @@ export const Labels = ({ organizationId }: Props) => (
           {
             title: 'On',
             isOptional: true,
-            show: ({ scopes }) => <span className="dim small">{scopes.join(', ').toLowerCase()}</span>,
+            show: ({ scopes }) => <span className="dim small">{scopes.map(scopeWord).join(', ')}</span>,
           },
         ]}
       />

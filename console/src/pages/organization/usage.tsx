@@ -6,8 +6,8 @@ import { type Props, pathOf, useOrganizationList } from './list.ts'
 
 const words: Record<string, string> = {
   SERVICES: 'Services',
-  MEMORY_MB: 'Memory of all services (MB)',
-  CPU_MILLICORES: 'CPU of all services (thousandths of a core)',
+  MEMORY_MB: 'Memory of all services (GB)',
+  CPU_MILLICORES: 'CPU of all services (cores)',
   VOLUMES: 'Volumes',
   VOLUME_GB: 'Size of all volumes (GB)',
   QUEUED_DEPLOYMENTS: 'Queued deployments',
@@ -21,8 +21,12 @@ const words: Record<string, string> = {
   PREVIEWS_PER_PROJECT: 'Previews per project',
 }
 
+/** How many of what is counted make one of what is shown. */
+const units: Record<string, number> = { MEMORY_MB: 1024, CPU_MILLICORES: 1000 }
+
 const numbers = new Intl.NumberFormat()
-const shown = (value: number | null): string => (value === null ? '–' : numbers.format(Math.round(value * 100) / 100))
+const shown = (value: number | null, name: string): string =>
+  value === null ? '–' : numbers.format(Math.round((value / (units[name] ?? 1)) * 100) / 100)
 
 const Bar = ({ used, limit, label }: { used: number | null; limit: number | null; label: string }) => {
   if (used === null || limit === null || limit === 0) return null
@@ -53,8 +57,12 @@ export const Usage = ({ organizationId }: Props) => {
               </>
             ),
           },
-          { title: 'Used', isTight: true, show: ({ used }) => shown(used) },
-          { title: 'Limit', isTight: true, show: ({ limit }) => (limit === null ? 'no limit' : shown(limit)) },
+          { title: 'Used', isTight: true, show: ({ name, used }) => shown(used, name) },
+          {
+            title: 'Limit',
+            isTight: true,
+            show: ({ name, limit }) => (limit === null ? 'no limit' : shown(limit, name)),
+          },
           {
             title: 'Share',
             isOptional: true,

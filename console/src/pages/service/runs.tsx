@@ -69,7 +69,7 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
       <Time at={run.started_at} />
     </td>
     <td className="tight optional">{run.duration_sec === null ? '–' : durationOf(run.duration_sec)}</td>
-    <td className="optional dim">{run.trigger === 'SCHEDULE' ? 'schedule' : (run.triggered_by ?? 'by hand')}</td>
+    <td className="optional dim wrap">{run.trigger === 'SCHEDULE' ? 'schedule' : (run.triggered_by ?? 'by hand')}</td>
     <td className="tight optional mono">{run.exit_code ?? '–'}</td>
     <td className="tight">
       {run.is_output_kept ? (
