@@ -5,6 +5,7 @@ import type { ReactNode } from 'react'
 import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
+import { LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { Freshness, isBusy, StateMark, shownState } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
@@ -38,6 +39,27 @@ const pages: Record<Section, Page> = {
   settings: Settings,
   advanced: AdvancedSettings,
 }
+
+const FailureNote = ({ service: { environmentId }, status }: { service: read.Service; status: read.ServiceStatus }) => (
+  <div className="note bad" style={{ marginBottom: 16 }}>
+    <div role="status">
+      <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
+      <span className="wrap">{status.error?.message}</span>{' '}
+      {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
+        ? 'What ran before still serves. '
+        : null}
+      {status.execution_id === undefined ? null : (
+        <Link
+          to="/e/$environmentId/deployments/$executionId"
+          params={{ environmentId, executionId: status.execution_id }}
+        >
+          See the deployment
+        </Link>
+      )}
+    </div>
+    <LastLines status={status} environmentId={environmentId} />
+  </div>
+)
 
 export const Service = () => {
   const { kind, serviceId, section } = useParams({ from: '/frame/s/$kind/$serviceId/$section' })
@@ -77,23 +99,7 @@ export const Service = () => {
                 }
               />
             </div>
-            {status?.error === undefined ? null : (
-              <div className="note bad" role="status" style={{ marginBottom: 16 }}>
-                <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
-                <span className="wrap">{status.error.message}</span>{' '}
-                {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
-                  ? 'What ran before still serves. '
-                  : null}
-                {status.execution_id === undefined ? null : (
-                  <Link
-                    to="/e/$environmentId/deployments/$executionId"
-                    params={{ environmentId: found.environmentId, executionId: status.execution_id }}
-                  >
-                    See the deployment
-                  </Link>
-                )}
-              </div>
-            )}
+            {status?.error === undefined ? null : <FailureNote service={found} status={status} />}
             <Tabs
               base={`/s/${kind}/${serviceId}`}
               at={section}
