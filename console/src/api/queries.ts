@@ -204,6 +204,31 @@ export const history = (environmentId: string, pageSize = 30) =>
       ).results,
   })
 
+/** What is shown of a log besides a failure: the rest is one click away. */
+const mostLastLines = 8
+
+/**
+ * What the log of a deployment says last about a service that has failed, without the sentence that is shown anyway. It
+ * is written before the failure is told, so it is read once.
+ */
+export const lastLines = (environmentId: string, executionId: string, serviceId: string, sentence: string) =>
+  queryOptions({
+    queryKey: ['last lines', executionId, serviceId],
+    async queryFn() {
+      const params = { path: { environmentId }, query: { version: executionId } }
+      const lines = await answerOf(client.GET('/environment/{environmentId}/logs', { params }))
+      const mine = lines.filter(({ details }) => details.transmitter.id === serviceId)
+      return {
+        name: mine[0]?.details.transmitter.name ?? '',
+        lines: mine
+          .map(({ message }) => message?.safe_message ?? '')
+          .filter((text) => text !== '' && text !== sentence)
+          .slice(-mostLastLines),
+      }
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+
 export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
   queryOptions({
     queryKey: ['history', environmentId, 'service', id],

@@ -2,13 +2,11 @@
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { useState } from 'react'
 import { Problem } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { DeploymentLog } from '../ui/deployment-log.tsx'
 import { Answer, Failure } from '../ui/notices.tsx'
-import { useMay } from '../ui/place.ts'
-import { PlanDialog } from '../ui/plan.tsx'
+import { RollBack } from '../ui/roll-back.tsx'
 import { stageName } from '../ui/stage-name.ts'
 import { isBusy, StateMark, wordOf } from '../ui/state.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
@@ -111,19 +109,12 @@ const stillServes = (rows: readonly Row[], row: Row, statuses: ReadonlyMap<strin
   )
 }
 
-/** Whether all of it failed and what ran before serves: then there is nothing to go back to. */
-const isServing: typeof stillServes = (rows, row, statuses) =>
-  row.stages.every(({ services }) => services.every(({ status }) => status.endsWith('ERROR'))) &&
-  stillServes(rows, row, statuses)
-
 export const Deployment = () => {
   const { environmentId, executionId } = useParams({ from: '/frame/e/$environmentId/deployments/$executionId' })
   const { service } = useSearch({ from: '/frame/e/$environmentId/deployments/$executionId' })
   const live = read.useLiveEnvironment(environmentId)
   const history = useQuery(read.history(environmentId, 100))
   const environment = useQuery(read.environment(environmentId))
-  const may = useMay()
-  const [isBack, setBack] = useState(false)
   const number = read.numberOf(executionId)
   read.useTitle(`Deployment ${number}`, environment.data?.name)
   return (
@@ -154,15 +145,20 @@ export const Deployment = () => {
                 <Button component={Link} to={`/e/${environmentId}/deployments`} variant="default">
                   All deployments
                 </Button>
-                {isFailed && !isServing(rows, row, statuses) && may('deploy') ? (
-                  <Button onClick={() => setBack(true)}>Roll back</Button>
-                ) : null}
               </div>
             </div>
             {isFailed ? (
-              <div className="note bad" role="alert">
-                <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>
-                {stillServes(rows, row, statuses) ? ' What ran before still serves.' : null}
+              <div className="note bad">
+                <div role="alert">
+                  <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>
+                  {stillServes(rows, row, statuses) ? ' What ran before still serves.' : null}
+                </div>
+                {rows[0] === row && environment.data !== undefined ? (
+                  <RollBack
+                    target={{ id: environmentId, name: environment.data.name, environmentId }}
+                    executionId={executionId}
+                  />
+                ) : null}
               </div>
             ) : null}
             <Stages row={row} statuses={statuses} chosen={service} />
@@ -172,15 +168,6 @@ export const Deployment = () => {
               executionId={executionId}
               serviceId={service}
             />
-            {isBack ? (
-              <PlanDialog
-                action={{
-                  verb: 'rollback',
-                  target: { id: environmentId, name: environment.data?.name ?? '', environmentId },
-                }}
-                onClose={() => setBack(false)}
-              />
-            ) : null}
           </div>
         )
       }}

@@ -7,6 +7,7 @@ import { Problem, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
 import { Icon } from '../../ui/icons.tsx'
+import { hasFailed, LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Freshness, isBusy, StateMark } from '../../ui/state.tsx'
@@ -29,22 +30,34 @@ const sections = {
   settings: 'Settings',
 }
 
+/** Services whose last lines are shown; the others have theirs on their own pages. */
+const mostWithLines = 3
+
 /** Why the last deployment failed stands before everything else. */
 const LastFailure = ({ live, environmentId }: { live: read.LiveStatuses; environmentId: string }) => {
-  const failed = [...read.statusesIn(live).values()].find(({ error }) => error !== undefined)
+  const wrong = [...read.statusesIn(live).values()].filter(({ error }) => error !== undefined)
+  const failed = wrong.find(hasFailed) ?? wrong[0]
   const problem = live.environment.error ?? failed?.error
   if (problem === undefined) return null
   return (
-    <div className="note bad" role="status" style={{ marginBottom: 16 }}>
-      <strong>Something needs attention.</strong> <span className="wrap">{problem.message}</span>{' '}
-      {failed?.execution_id === undefined ? null : (
-        <Link
-          to="/e/$environmentId/deployments/$executionId"
-          params={{ environmentId, executionId: failed.execution_id }}
-        >
-          See the deployment
-        </Link>
-      )}
+    <div className="note bad" style={{ marginBottom: 16 }}>
+      <div role="status">
+        <strong>Something needs attention.</strong> <span className="wrap">{problem.message}</span>{' '}
+        {failed?.execution_id === undefined ? null : (
+          <Link
+            to="/e/$environmentId/deployments/$executionId"
+            params={{ environmentId, executionId: failed.execution_id }}
+          >
+            See the deployment
+          </Link>
+        )}
+      </div>
+      {wrong
+        .filter(hasFailed)
+        .slice(0, mostWithLines)
+        .map((status) => (
+          <LastLines key={status.id} status={status} environmentId={environmentId} />
+        ))}
     </div>
   )
 }

@@ -5,7 +5,9 @@ import type { ReactNode } from 'react'
 import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
+import { LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
+import { RollBack } from '../../ui/roll-back.tsx'
 import { Freshness, isBusy, StateMark, shownState } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
 import { Variables } from '../../ui/variables.tsx'
@@ -17,7 +19,7 @@ import { Logs } from './logs.tsx'
 import { Overview } from './overview.tsx'
 import { Runs } from './runs.tsx'
 import { Settings } from './settings.tsx'
-import { isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
+import { hasReleases, isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
 import { TerraformState } from './terraform.tsx'
 
 type Page = (shown: Shown) => ReactNode
@@ -37,6 +39,33 @@ const pages: Record<Section, Page> = {
   domains: Domains,
   settings: Settings,
   advanced: AdvancedSettings,
+}
+
+const FailureNote = ({ service, status }: { service: read.Service; status: read.ServiceStatus }) => {
+  const { id, name, kind, environmentId } = service
+  return (
+    <div className="note bad" style={{ marginBottom: 16 }}>
+      <div role="status">
+        <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
+        <span className="wrap">{status.error?.message}</span>{' '}
+        {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
+          ? 'What ran before still serves. '
+          : null}
+        {status.execution_id === undefined ? null : (
+          <Link
+            to="/e/$environmentId/deployments/$executionId"
+            params={{ environmentId, executionId: status.execution_id }}
+          >
+            See the deployment
+          </Link>
+        )}
+      </div>
+      <LastLines status={status} environmentId={environmentId} />
+      {hasReleases(service) && !isBusy(status.state) ? (
+        <RollBack target={{ id, name, kind, environmentId }} executionId={status.execution_id} />
+      ) : null}
+    </div>
+  )
 }
 
 export const Service = () => {
@@ -77,23 +106,7 @@ export const Service = () => {
                 }
               />
             </div>
-            {status?.error === undefined ? null : (
-              <div className="note bad" role="status" style={{ marginBottom: 16 }}>
-                <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
-                <span className="wrap">{status.error.message}</span>{' '}
-                {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
-                  ? 'What ran before still serves. '
-                  : null}
-                {status.execution_id === undefined ? null : (
-                  <Link
-                    to="/e/$environmentId/deployments/$executionId"
-                    params={{ environmentId: found.environmentId, executionId: status.execution_id }}
-                  >
-                    See the deployment
-                  </Link>
-                )}
-              </div>
-            )}
+            {status?.error === undefined ? null : <FailureNote service={found} status={status} />}
             <Tabs
               base={`/s/${kind}/${serviceId}`}
               at={section}

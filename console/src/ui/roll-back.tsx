@@ -1,0 +1,52 @@
+/** The way back from what failed, in the notice that tells of it: only where the server finds one. */
+import { Button } from '@mantine/core'
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { type Action, isNothingToDo, type Plan, planOf } from '../api/actions.ts'
+import { useMay } from './place.ts'
+import { PlanDialog } from './plan.tsx'
+
+const idle = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
+
+const actingIn = (plan: Plan) =>
+  plan.stages.flatMap(({ services }) => services).filter(({ effect }) => !idle.has(effect))
+
+/** The version that one service goes back to, where another one runs. */
+const versionIn = (plan: Plan): string | undefined => {
+  const [only, ...others] = actingIn(plan)
+  if (only === undefined || others.length > 0) return undefined
+  return only.changes.commit?.to?.slice(0, 7) ?? only.changes.image?.to ?? undefined
+}
+
+interface Props {
+  target: Action['target']
+  /** The deployment that is told of; another one may have another way back. */
+  executionId: string | undefined
+}
+
+export const RollBack = ({ target, executionId }: Props) => {
+  const mayDeploy = useMay()('deploy')
+  const [isAsked, ask] = useState(false)
+  const action: Action = { verb: 'rollback', target }
+  const { data: plan } = useQuery({
+    queryKey: ['way back', target.id, executionId],
+    queryFn: () =>
+      planOf(action).catch((error: unknown) => {
+        if (isNothingToDo(error)) return null
+        throw error
+      }),
+    enabled: mayDeploy,
+    staleTime: Number.POSITIVE_INFINITY,
+    retry: false,
+  })
+  if (plan == null || actingIn(plan).length === 0) return null
+  const version = versionIn(plan)
+  return (
+    <>
+      <Button size="compact-sm" variant="default" maw="100%" mt={8} onClick={() => ask(true)}>
+        {version === undefined ? 'Roll back' : `Roll back to ${version}`}
+      </Button>
+      {isAsked ? <PlanDialog action={action} onClose={() => ask(false)} /> : null}
+    </>
+  )
+}
