@@ -131,6 +131,7 @@ interface ServiceSearch {
   level?: 'error' | undefined
   from?: string | undefined
   range?: string | undefined
+  deployments?: 'on' | undefined
 }
 
 const service = createRoute({
@@ -142,6 +143,7 @@ const service = createRoute({
     level: search.level === 'error' ? 'error' : undefined,
     from: text(search.from),
     range: text(search.range),
+    deployments: search.deployments === 'on' ? 'on' : undefined,
   }),
   component: lazyRouteComponent(() => import('./pages/service/index.tsx'), 'Service'),
 })

@@ -240,6 +240,97 @@ step('the log is read as it is written, searched and held; what programs print i
   await page.getByRole('button', { name: 'Discard' }).click()
 })
 
+interface ShownLine {
+  at: string
+  /** Which deployment it is of; null of the service. */
+  of: string | null
+  text: string
+}
+
+/** The lines that are there, from the first. */
+const shownLines = (of: Page): Promise<ShownLine[]> =>
+  of.evaluate(`[...document.querySelectorAll('.log-line')]
+    .sort((a, b) => a.dataset.index - b.dataset.index)
+    .map((line) => ({
+      at: line.querySelector('.at').title,
+      of: line.querySelector('.of-deployment')?.textContent ?? null,
+      text: line.querySelector('.text').textContent,
+    }))`)
+
+/** Lines of deployments stand after what is older, and before what is of the same time or later. */
+const standInPlace = (lines: readonly ShownLine[]): void => {
+  for (const [index, next] of lines.slice(1).entries()) {
+    const line = lines[index]!
+    if (line.of !== null) assert.ok(line.at <= next.at, JSON.stringify([line, next]))
+    else if (next.of !== null) assert.ok(line.at < next.at, JSON.stringify([line, next]))
+  }
+}
+
+step('lines of deployments stand among those of the service by time, as they are written, if wanted', async () => {
+  await open(page, 'Logs')
+  await page.locator('.log-line', { hasText: '<b>second</b> line' }).first().waitFor()
+  assert.equal(await page.locator('.log-line.deployment').count(), 0)
+  const wish = page.getByRole('switch', { name: 'Deployments' })
+  await wish.click()
+  await page.waitForURL(/deployments=on/)
+  const third = talking('third')
+  const Dockerfile = third.Dockerfile!.replace('COPY', "RUN echo '<i>third</i> is built'\nCOPY")
+  await git.commit('shop', { ...third, Dockerfile }, 'Say third')
+  await page.getByRole('button', { name: 'Deploy', exact: true }).click()
+  await agree(page, 'Deploy')
+  const isMixed = async (): Promise<boolean> => {
+    const lines = await shownLines(page)
+    standInPlace(lines)
+    return /sd+s/.test(lines.map(({ of }) => (of === null ? 's' : 'd')).join(''))
+  }
+  await until(isMixed, { timeoutMs: patienceMs, what: 'lines of the deployment between those of the service' })
+  await page.locator('.log-line:not(.deployment)', { hasText: '<b>third</b> line' }).first().waitFor()
+
+  await page.getByLabel('Search the log').fill('third</')
+  const built = page.locator('.log-line.deployment', { hasText: '<i>third</i> is built' }).first()
+  await built.waitFor()
+  await built.locator('mark').first().waitFor()
+  const found = await until(
+    async () => {
+      const lines = await shownLines(page)
+      return lines.at(-1)?.of === null && lines
+    },
+    { what: 'lines of the deployment, then of the service' },
+  )
+  standInPlace(found)
+  assert.match(found[0]!.of ?? '', /^Deployment #\d+$/)
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    await hasNoBarriers(page, `a log with deployments, ${colorScheme}`)
+  }
+  await page.setViewportSize({ width: 375, height: 740 })
+  await built
+    .getByText(/^#\d+$/)
+    .or(built.locator('.of-deployment'))
+    .first()
+    .waitFor()
+  assert.equal(await page.evaluate('document.documentElement.scrollWidth > innerWidth'), false)
+  await hasNoBarriers(page, 'a log with deployments, on a phone')
+  await page.setViewportSize({ width: 1280, height: 720 })
+
+  await built.getByRole('button').click()
+  await page.waitForURL(/line=/)
+  const address = new URL(page.url())
+  address.searchParams.delete('q')
+  const other = watched(await page.context().newPage())
+  await other.goto(address.href)
+  await other.locator('.log-line.deployment.marked', { hasText: '<i>third</i> is built' }).waitFor()
+  standInPlace(await shownLines(other))
+  await other.close()
+
+  await wish.click()
+  await page.locator('.log-line.deployment').first().waitFor({ state: 'detached' })
+  assert.doesNotMatch(page.url(), /deployments=/)
+  await page.locator('.log-line', { hasText: '<b>third</b> line' }).first().waitFor()
+  await page.getByLabel('Search the log').fill('')
+  await page.emulateMedia({ colorScheme: null })
+})
+
 step('the pages of the organization, search and help can be used, by keyboard too', async () => {
   const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
   for (const section of ['members', 'roles', 'tokens', 'webhooks', 'clusters', 'audit']) {

@@ -11,7 +11,7 @@ export interface Wanted {
 }
 
 /** The most that the API answers at once: the newest of the time. */
-const most = 5000
+export const mostPastLines = 5000
 
 interface Stream {
   stream: { pod?: string; level?: string }
@@ -39,7 +39,7 @@ export const readLines = async ({ clusterId, serviceId, fromMs, toMs }: Wanted):
     query: `{qovery_com_service_id="${serviceId}"}`,
     start: `${Math.trunc(fromMs)}000000`,
     end: `${Math.trunc(toMs)}000000`,
-    limit: most,
+    limit: mostPastLines,
     direction: 'backward' as const,
   }
   const { response } = await answerOf(

@@ -1,15 +1,8 @@
 /** The log of a deployment, as it is written. */
 import { useRef, useState } from 'react'
-import { useStream } from '../api/stream.ts'
+import { useDeploymentLines } from '../api/deployment-log.ts'
 import { useLog } from './log-store.ts'
 import { type Filters, LogView } from './log-view.tsx'
-
-interface WireLine {
-  type: string
-  timestamp: string
-  details: { transmitter: { id: string; name: string }; stage: { step: string } }
-  message: { safe_message: string } | null
-}
 
 /** `serviceId`: only the lines about one service and about the whole. */
 export const DeploymentLog = ({
@@ -24,21 +17,9 @@ export const DeploymentLog = ({
   const log = useLog()
   const [filters, setFilters] = useState<Filters>({ search: '', level: 'all', from: null })
   const count = useRef(0)
-  useStream<WireLine[]>(`/deployment/logs?environment=${environmentId}&version=${executionId}`, {
-    // The stream begins with all lines again.
+  useDeploymentLines(environmentId, executionId, {
     onOpen: () => log.restart(),
-    onMessage(frame) {
-      log.add(
-        frame.map(({ type, timestamp, details, message }) => ({
-          id: String(count.current++),
-          at: Date.parse(timestamp),
-          text: message?.safe_message ?? '',
-          isError: type === 'error',
-          from: details.transmitter.name,
-          about: details.transmitter.id,
-        })),
-      )
-    },
+    onLines: (lines) => log.add(lines.map(({ step: _, ...line }) => ({ ...line, id: String(count.current++) }))),
   })
   return (
     <LogView

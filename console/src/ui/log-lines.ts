@@ -14,6 +14,8 @@ export interface Line {
   from: string
   /** The service that it is about, where that is not who wrote it. */
   about?: string
+  /** The number of the deployment that it is of, where that stands among other lines. */
+  deployment?: number
 }
 
 export type Level = 'all' | 'error'
@@ -55,6 +57,7 @@ export interface LineList extends Lines {
   copy(older?: readonly Line[]): LineList
   ids(): Set<string>
   oldest(): Line | undefined
+  newest(): Line | undefined
 }
 
 const mostLines = 50_000
@@ -164,6 +167,7 @@ export const createLineList = (most = mostLines, wanted: Filter = everything): L
     },
     ids: () => new Set(lines.slice().map(({ id }) => id)),
     oldest: () => (lines.size === 0 ? undefined : lines.at(0)),
+    newest: () => (lines.size === 0 ? undefined : lines.at(lines.size - 1)),
   }
   return list
 }

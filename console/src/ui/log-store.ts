@@ -4,7 +4,9 @@
  * pushed out from under them.
  */
 import { useEffect, useState, useSyncExternalStore } from 'react'
+import { always, createBeside } from './log-beside.ts'
 import { createLineList, everything, type Filter, type Line, type LineList, type Lines } from './log-lines.ts'
+import type { Span } from './log-merge.ts'
 
 const gatherMs = 90
 /** Of each look through the lines; in between, the page does what it is asked. */
@@ -24,8 +26,12 @@ export interface LogStore {
   pin(isPinned: boolean): void
   /** Holds, with those of these lines before the others that are not there yet: answers how many. */
   prepend(lines: readonly Line[]): number
-  /** Holds these lines instead. */
-  show(lines: readonly Line[]): void
+  /** Holds these lines instead, which are those of that time. */
+  show(lines: readonly Line[], span: Span): void
+  /** Lines of deployments, all that there are now: those of the time that is shown stand among the others. */
+  place(lines: readonly Line[]): void
+  /** The time of what is shown, but for that of deployments; null while nothing is. */
+  loaded(): Span | null
   subscribe(listener: () => void): () => void
   /** Another number after each change. */
   version(): number
@@ -45,6 +51,7 @@ export const createLogStore = (): LogStore => {
   const listeners = new Set<() => void>()
   let live = createLineList()
   let held: LineList | null = null
+  const beside = createBeside(() => held ?? live)
   let wanted = everything
   let waiting: Line[] = []
   let known: Set<string> | null = null
@@ -64,11 +71,13 @@ export const createLogStore = (): LogStore => {
   }
   const look = (): void => {
     looking = undefined
-    const isDone = [live, ...(held === null ? [] : [held])].every((each) => each.look(lookMs))
+    const isDone = [beside, live, ...(held === null ? [] : [held])].every((each) => each.look(lookMs))
+    beside.changed()
     told()
     if (!isDone) looking = setTimeout(look)
   }
   const lookSoon = (): void => {
+    beside.changed()
     if (looking === undefined) look()
   }
   const learn = (lines: readonly Line[]): void => {
@@ -76,14 +85,16 @@ export const createLogStore = (): LogStore => {
     for (const { from } of lines) if (last.size < mostNames) last.add(from)
     if (last.size > names.length) names = [...last]
   }
-  const hold = (list: LineList): void => {
+  const hold = (list: LineList, span: Span): void => {
     held = list
     isKept = false
+    beside.setTime(span)
     lookSoon()
   }
   const release = (): void => {
     held = null
     late = 0
+    beside.setTime(always)
     lookSoon()
   }
   const flush = (): void => {
@@ -96,6 +107,7 @@ export const createLogStore = (): LogStore => {
     }
     learn(added)
     if (held === null && isPinned && live.isFullWith(added)) {
+      beside.setTime(beside.upToNow())
       held = live.copy()
       isKept = true
     }
@@ -124,11 +136,12 @@ export const createLogStore = (): LogStore => {
       wanted = next
       live.filter(next)
       held?.filter(next)
+      beside.filter(next)
       lookSoon()
     },
     hold() {
       late = 0
-      hold(live.copy())
+      hold(live.copy(), beside.upToNow())
     },
     release,
     pin(value) {
@@ -140,28 +153,33 @@ export const createLogStore = (): LogStore => {
       const older = lines.filter(({ id }) => !there.has(id))
       if (older.length === 0) return 0
       learn(older)
-      hold((held ?? live).copy(older))
+      hold((held ?? live).copy(older), { ...beside.upToNow(), fromMs: always.fromMs })
       return older.length
     },
-    show(lines) {
+    show(lines, span) {
       learn(lines)
       const list = createLineList(undefined, wanted)
       list.push(lines)
       late = 0
-      hold(list)
+      hold(list, span)
     },
+    place(lines) {
+      beside.place(lines)
+      lookSoon()
+    },
+    loaded: beside.loaded,
     subscribe(listener) {
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
     version: () => version,
-    lines: () => held ?? live,
+    lines: () => beside.lines,
     oldest: () => (held ?? live).oldest(),
     get isHeld() {
       return held !== null
     },
     get late() {
-      return late
+      return late + (held === null ? 0 : beside.late())
     },
     get names() {
       return names

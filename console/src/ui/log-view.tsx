@@ -69,7 +69,7 @@ interface LineProps {
   search: string
   /** Of the instance; null if instances are not told apart. */
   tone: number | null
-  onLine: ((id: string) => void) | undefined
+  onLine: ((line: Line) => void) | undefined
 }
 
 const LineContent = memo(({ line, search, tone, onLine }: LineProps) => (
@@ -78,12 +78,16 @@ const LineContent = memo(({ line, search, tone, onLine }: LineProps) => (
       {onLine === undefined ? (
         clock.format(line.at)
       ) : (
-        <button type="button" className="plain" tabIndex={-1} title="Link to this line" onClick={() => onLine(line.id)}>
+        <button type="button" className="plain" tabIndex={-1} title="Link to this line" onClick={() => onLine(line)}>
           {clock.format(line.at)}
         </button>
       )}
     </span>
-    {tone === null ? null : (
+    {line.deployment !== undefined ? (
+      <span className="from of-deployment">
+        <span className="word">Deployment </span>#{line.deployment}
+      </span>
+    ) : tone === null ? null : (
       <span className={`from from-${tone % tones}`} title={line.from}>
         {line.from}
       </span>
@@ -108,11 +112,11 @@ interface ListProps {
   onFollow(value: boolean): void
   search: string
   markedLine: string | undefined
-  onLine: ((id: string) => void) | undefined
+  onLine: ((line: Line) => void) | undefined
   names: readonly string[] | null
 }
 
-const indexOf = (lines: Lines, id: string): number => {
+export const indexOf = (lines: Lines, id: string): number => {
   for (let index = 0; index < lines.count; index += 1) if (lines.lineAt(index).id === id) return index
   return -1
 }
@@ -174,7 +178,7 @@ const LineList = (props: ListProps) => {
           .filter(({ index }) => index < lines.count)
           .map(({ index, start }) => {
             const line = lines.lineAt(index)
-            const tone = `${line.isError ? ' error' : ''}${line.id === markedLine ? ' marked' : ''}`
+            const tone = `${line.deployment === undefined ? '' : ' deployment'}${line.isError ? ' error' : ''}${line.id === markedLine ? ' marked' : ''}`
             return (
               <div
                 key={index}
@@ -304,7 +308,7 @@ interface Props extends Filters {
   /** In place of lines while there are none. */
   empty: ReactNode
   markedLine?: string | undefined
-  onLine?: ((id: string) => void) | undefined
+  onLine?: ((line: Line) => void) | undefined
   tools?: ReactNode
 }
 

@@ -1,13 +1,15 @@
 /** What the instances of a service print: as they do, or in a time that has passed. */
-import { Button, Select } from '@mantine/core'
+import { Button, Select, Switch } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useEffect, useRef } from 'react'
-import { createLineNames, readLines, timeIn } from '../api/log-history.ts'
+import { createLineNames, mostPastLines, readLines, timeIn } from '../api/log-history.ts'
 import * as read from '../api/queries.ts'
 import { useStream } from '../api/stream.ts'
+import { DeploymentsBeside } from './deployments-beside.tsx'
+import type { Line } from './log-lines.ts'
 import { type LogStore, useLog } from './log-store.ts'
-import { type Filters, LogView } from './log-view.tsx'
+import { type Filters, indexOf, LogView } from './log-view.tsx'
 import { tell, tellProblem } from './toasts.tsx'
 
 interface WireLine {
@@ -55,15 +57,33 @@ const useAround = (log: LogStore, line: string | undefined, show: (fromMs: numbe
       if (isDone || oldest === undefined) return
       isDone = true
       const at = timeIn(line)
-      if (at < oldest.at) latest.current(at - 5 * minuteMs, at + 5 * minuteMs)
+      // Of a deployment it may be there.
+      if (at < oldest.at && indexOf(log.lines(), line) === -1) latest.current(at - 5 * minuteMs, at + 5 * minuteMs)
     }
     look()
     return log.subscribe(look)
   }, [log, line])
 }
 
+/** Of the lines that were answered: there may be earlier ones when they are as many as an answer has. */
+const beginOf = (lines: readonly Line[], fromMs: number): number =>
+  lines.length < mostPastLines ? fromMs : Math.max(fromMs, lines[0]!.at)
+
+/** To a line; one of a deployment is there only while those are shown. */
+const linkTo = ({ id, deployment }: Line): string => {
+  const search = new URLSearchParams({ line: id, ...(deployment === undefined ? {} : { deployments: 'on' }) })
+  return `${location.origin}${location.pathname}?${search}`
+}
+
 export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRunning: boolean }) => {
-  const { q = '', level = 'all', from, range, line } = useSearch({ from: '/frame/s/$kind/$serviceId/$section' })
+  const {
+    q = '',
+    level = 'all',
+    from,
+    range,
+    line,
+    deployments,
+  } = useSearch({ from: '/frame/s/$kind/$serviceId/$section' })
   const navigate = useNavigate()
   const log = useLog()
   const { data: environment } = useQuery(read.environment(service.environmentId))
@@ -74,7 +94,10 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
     onError: tellProblem,
   })
   const show = (fromMs: number, toMs: number): void =>
-    reading.mutate({ fromMs, toMs }, { onSuccess: (lines) => log.show(lines) })
+    reading.mutate(
+      { fromMs, toMs },
+      { onSuccess: (lines) => log.show(lines, { fromMs: beginOf(lines, fromMs), toMs }) },
+    )
   const older = (): void => {
     const toMs = log.oldest()?.at ?? Date.now()
     const onSuccess = (lines: Awaited<ReturnType<typeof readLines>>): void => {
@@ -112,11 +135,9 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
       from={from ?? null}
       set={set}
       markedLine={line}
-      onLine={(id) => {
-        put({ line: id })
-        void navigator.clipboard
-          ?.writeText(`${location.origin}${location.pathname}?line=${encodeURIComponent(id)}`)
-          .then(() => tell('The link to this line was copied.'))
+      onLine={(chosenLine) => {
+        put({ line: chosenLine.id })
+        void navigator.clipboard?.writeText(linkTo(chosenLine)).then(() => tell('The link to this line was copied.'))
       }}
       tools={
         <>
@@ -138,6 +159,13 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
           <Button size="compact-xs" variant="default" loading={reading.isPending} disabled={!isKnown} onClick={older}>
             Load older lines
           </Button>
+          <Switch
+            size="xs"
+            label="Deployments"
+            checked={deployments === 'on'}
+            onChange={(event) => put({ deployments: event.currentTarget.checked ? 'on' : undefined })}
+          />
+          {deployments === 'on' ? <DeploymentsBeside log={log} service={service} /> : null}
         </>
       }
     />

@@ -1,0 +1,41 @@
+/** Lines of a deployment, from its log: as they are written, or of one that is over. */
+import type { Line } from '../ui/log-lines.ts'
+import { answerOf, client } from './client.ts'
+import { useStream } from './stream.ts'
+
+interface WireLine {
+  type: string
+  timestamp: string
+  details: { transmitter: { id: string; name: string }; stage: { step: string } }
+  message: { safe_message: string } | null
+}
+
+export type DeploymentLine = Omit<Line, 'id' | 'about'> & { about: string; step: string }
+
+const toLine = ({ type, timestamp, details, message }: WireLine): DeploymentLine => ({
+  at: Date.parse(timestamp),
+  text: message?.safe_message ?? '',
+  isError: type === 'error',
+  from: details.transmitter.name,
+  about: details.transmitter.id,
+  step: details.stage.step,
+})
+
+interface Reader {
+  /** All lines come again. */
+  onOpen(): void
+  onLines(lines: DeploymentLine[]): void
+}
+
+/** Null follows none. */
+export const useDeploymentLines = (environmentId: string, executionId: string | null, reader: Reader): void =>
+  useStream<WireLine[]>(
+    executionId === null ? null : `/deployment/logs?environment=${environmentId}&version=${executionId}`,
+    { onOpen: () => reader.onOpen(), onMessage: (frame) => reader.onLines(frame.map(toLine)) },
+  )
+
+/** The newest that the API answers at once, oldest first. */
+export const readDeploymentLines = async (environmentId: string, executionId: string): Promise<DeploymentLine[]> => {
+  const params = { path: { environmentId }, query: { version: executionId } }
+  return (await answerOf(client.GET('/environment/{environmentId}/logs', { params }))).map(toLine)
+}

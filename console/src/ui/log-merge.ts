@@ -1,0 +1,68 @@
+/** Lines of deployments among those of a service, on one axis of time. Pure. */
+import type { Line, Lines } from './log-lines.ts'
+
+/** Both ends are in it. */
+export interface Span {
+  fromMs: number
+  toMs: number
+}
+
+export interface Execution extends Span {
+  id: string
+}
+
+/** Of these, newest first, those whose time overlaps with what is loaded: the newest, if there are more than `most`. */
+export const overlapping = (executions: readonly Execution[], loaded: Span | null, most: number): Execution[] =>
+  // While a service has printed nothing, there is only its newest deployment to tell of.
+  loaded === null
+    ? executions.slice(0, 1)
+    : executions.filter(({ fromMs, toMs }) => fromMs <= loaded.toMs && toMs >= loaded.fromMs).slice(0, most)
+
+/**
+ * By time, and only what falls into it. Of the same time, the earlier deployment comes first, and the lines of one stay
+ * as they were written: the same order, whichever was read first.
+ */
+export const inOrder = (lines: readonly Line[], { fromMs, toMs }: Span): Line[] =>
+  lines
+    .filter(({ at }) => at >= fromMs && at <= toMs)
+    .sort((a, b) => a.at - b.at || (a.deployment ?? 0) - (b.deployment ?? 0))
+
+/** Where each of `others`, which are in order, stands: before the first of `lines` of the same time or a later one. */
+const placesAmong = (lines: Lines, others: Lines): number[] => {
+  const places: number[] = []
+  for (let index = 0; index < lines.count && places.length < others.count; index += 1)
+    for (const { at } = lines.lineAt(index); places.length < others.count; places.push(index))
+      if (others.lineAt(places.length).at > at) break
+  while (places.length < others.count) places.push(lines.count)
+  return places
+}
+
+/**
+ * Both as one. Those of the service keep their own order, and of the same time what a deployment did comes before what
+ * was printed: where a line stands does not depend on when it arrived. Holds until one of the two changes.
+ */
+export const merged = (lines: Lines, others: Lines): Lines => {
+  if (others.total === 0) return lines
+  const places = placesAmong(lines, others)
+  /** How many of the others are before a place in the whole. */
+  const othersBefore = (index: number): number => {
+    let low = 0
+    for (let high = places.length; low < high; ) {
+      const middle = (low + high) >> 1
+      if (places[middle]! + middle < index) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+  return {
+    count: lines.count + others.count,
+    total: lines.total + others.total,
+    dropped: lines.dropped,
+    lineAt(index) {
+      const before = othersBefore(index)
+      return before < places.length && places[before]! + before === index
+        ? others.lineAt(before)
+        : lines.lineAt(index - before)
+    },
+  }
+}
