@@ -30,6 +30,9 @@ let others: Others
 let previewed: Previewed
 let projectId = ''
 let organizationId = ''
+/** Two services that were deployed. */
+let steadyId = ''
+let shakyId = ''
 const complaints: string[] = []
 
 const send = async (method: string, path: string, body?: unknown): Promise<Json> => {
@@ -321,18 +324,19 @@ test('the way back is in the notice of a failure, on its deployment and on its s
   skip,
 }, async () => {
   const registryId = (await send('GET', `/container/${containerId}`)).registry.id
-  const shaky = (await send('POST', `/project/${projectId}/environment`, { name: 'shaky', mode: 'DEVELOPMENT' })).id
+  shakyId = (await send('POST', `/project/${projectId}/environment`, { name: 'shaky', mode: 'DEVELOPMENT' })).id
   const make = async (name: string, image_name: string, tag: string, id?: string): Promise<string> => {
     const body = { name, image_name, tag, registry_id: registryId, healthchecks: {} }
     if (id !== undefined) await send('PUT', `/container/${id}`, body)
-    return id ?? (await send('POST', `/environment/${shaky}/container`, body)).id
+    return id ?? (await send('POST', `/environment/${shakyId}/container`, body)).id
   }
   const deploy = async (ends: RegExp): Promise<void> => {
-    await send('POST', `/environment/${shaky}/deploy`)
-    const hasEnded = async () => ends.test((await send('GET', `/environment/${shaky}/status`)).state)
+    await send('POST', `/environment/${shakyId}/deploy`)
+    const hasEnded = async () => ends.test((await send('GET', `/environment/${shakyId}/status`)).state)
     await until(hasEnded, { what: 'the deployment to end' })
   }
   const ids = [await make('steady', 'fake/serve', '1'), await make('brittle', 'fake/serve', '1')] as const
+  steadyId = ids[0]
   await deploy(/^DEPLOYED$/)
   for (const [index, name] of ['steady', 'brittle'].entries()) await make(name, 'fake/serve', '2', ids[index])
   await deploy(/^DEPLOYED$/)
@@ -341,7 +345,7 @@ test('the way back is in the notice of a failure, on its deployment and on its s
   await deploy(/ERROR$/)
   const note = page.locator('.note.bad')
   const back = note.getByRole('button', { name: /^Roll back/ })
-  await goTo(`/e/${shaky}/deployments`)
+  await goTo(`/e/${shakyId}/deployments`)
   await page.locator('table a.main').first().click()
   await back.click()
   await page.getByRole('dialog').getByText('steady', { exact: true }).waitFor()
@@ -359,6 +363,34 @@ test('the way back is in the notice of a failure, on its deployment and on its s
   await note.waitFor({ state: 'detached' })
   const { results } = await send('GET', `/container/${ids[1]}/release`)
   assert.equal(results.find(({ is_current: is }: Json) => is).tag, '1')
+})
+
+test('whoever changes variables is told by name which services get the change', { skip }, async () => {
+  const told = (what: string) => page.locator('.toast', { hasText: what }).waitFor()
+  const reach = '(steady and brittle|brittle and steady) get the change with their next deployment.'
+  const isTold = (what: string) => page.getByText(new RegExp(`^${what} ${reach}$`)).waitFor()
+  const add = async (key: string): Promise<void> => {
+    await page.getByRole('button', { name: 'New variable' }).click()
+    await page.getByRole('textbox', { name: 'Key' }).fill(key)
+    await dialogButton('Save').click()
+  }
+  await goTo(`/e/${shakyId}/variables`)
+  await add('FLAG')
+  await isTold('FLAG was saved.')
+  await page.getByRole('button', { name: 'Import .env' }).click()
+  await page.getByRole('textbox', { name: 'Variables', exact: true }).fill('FIRST=1\nSECOND=2')
+  await dialogButton('Import 2').click()
+  await isTold('2 variables were imported.')
+  await page.getByRole('button', { name: 'Actions for FLAG' }).click()
+  await page.getByRole('menuitem', { name: 'Delete' }).click()
+  await dialogButton('Delete').click()
+  await isTold('FLAG was deleted.')
+  await goTo(`/p/${projectId}/variables`)
+  await add('EVERYWHERE')
+  await told('Services of')
+  await goTo(`/s/container/${steadyId}/variables`)
+  await add('HERE')
+  await told('HERE was saved. steady gets the change with its next deployment.')
 })
 
 test('who may only read sees every kind, and no button that would fail', { skip }, async () => {

@@ -204,6 +204,7 @@ step(
     await page.getByLabel('Value').fill('<img src=x onerror=alert(1)>')
     await page.getByRole('button', { name: 'Save' }).click()
     await page.locator('td', { hasText: 'GREETING' }).first().waitFor()
+    await shows(page, 'GREETING was saved. shop gets the change with its next deployment.')
     await hasNoBarriers(page, 'variables')
     for (const each of [page, other]) await each.locator('.head .chip.warn', { hasText: 'Out of date' }).waitFor()
     await page.getByRole('button', { name: 'Deploy', exact: true }).click()

@@ -9,7 +9,7 @@ import { parseDotenv } from '../../../server/src/variables/dotenv.ts'
 import { answerOf, client, type Schemas } from '../api/client.ts'
 import { DialogFrame, ProblemNote } from './dialog.tsx'
 import { useMay } from './place.ts'
-import { tell } from './toasts.tsx'
+import { useTellReach } from './variable-reach.ts'
 
 type Variable = Schemas['Variable']
 
@@ -150,6 +150,7 @@ interface Props {
 
 export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
   const queries = useQueryClient()
+  const tellReach = useTellReach(place)
   const mayDelete = useMay()('delete')
   const [text, setText] = useState(() => (isImport ? '' : printVariables(own.filter(isPlain))))
   const [isSecret, setSecret] = useState(false)
@@ -163,7 +164,7 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
   const saving = useMutation({
     mutationFn: () => apply(place, difference!, isSecret),
     onSuccess() {
-      tell(`${count} variables were ${isImport ? 'imported' : 'saved'}. The next deployment uses them.`)
+      tellReach(`${count} ${count === 1 ? 'variable was' : 'variables were'} ${isImport ? 'imported' : 'saved'}.`)
       onClose()
     },
     // What was written before a failure was written: the preview is then of what is left.

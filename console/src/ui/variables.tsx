@@ -11,7 +11,8 @@ import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { Scroll } from './scroll.tsx'
-import { tell, tellProblem } from './toasts.tsx'
+import { tellProblem } from './toasts.tsx'
+import { useTellReach } from './variable-reach.ts'
 import { type VariablesPlace, VariablesText } from './variables-text.tsx'
 import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
 
@@ -63,6 +64,7 @@ const isOwn = ({ scope }: Variable, place: Place): boolean => scope === place.sc
 
 const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable | null; onClose(): void }) => {
   const queries = useQueryClient()
+  const tellReach = useTellReach(place)
   const [key, setKey] = useState(variable?.key ?? '')
   const [value, setValue] = useState(variable?.value ?? '')
   const [isSecret, setSecret] = useState(variable?.is_secret ?? false)
@@ -76,7 +78,7 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
       return answerOf(client.POST('/variable', { body }))
     },
     onSuccess() {
-      tell(`${key} was saved. The next deployment uses it.`)
+      tellReach(`${key} was saved.`)
       void queries.invalidateQueries({ queryKey: ['variables'] })
       onClose()
     },
@@ -144,13 +146,14 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
   )
 }
 
-const Remove = ({ variable, onClose }: { variable: Variable; onClose(): void }) => {
+const Remove = ({ place, variable, onClose }: { place: Place; variable: Variable; onClose(): void }) => {
   const queries = useQueryClient()
+  const tellReach = useTellReach(place)
   const removing = useMutation({
     mutationFn: () =>
       answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: variable.id } } })),
     onSuccess() {
-      tell(`${variable.key} was deleted.`)
+      tellReach(`${variable.key} was deleted.`)
       void queries.invalidateQueries({ queryKey: ['variables'] })
       onClose()
     },
@@ -334,7 +337,7 @@ export const Variables = (place: Place) => {
         <Editor place={place} variable={opened.edit} onClose={() => open(null)} />
       ) : null}
       {opened !== null && typeof opened === 'object' && 'remove' in opened ? (
-        <Remove variable={opened.remove} onClose={() => open(null)} />
+        <Remove place={place} variable={opened.remove} onClose={() => open(null)} />
       ) : null}
     </div>
   )
