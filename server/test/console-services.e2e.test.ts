@@ -393,6 +393,21 @@ test('whoever changes variables is told by name which services get the change', 
   await told('HERE was saved. steady gets the change with its next deployment.')
 })
 
+test('a stop is taken back in one click: what ran starts again, not what is configured since', { skip }, async () => {
+  const { name, registry } = await send('GET', `/container/${steadyId}`)
+  await send('PUT', `/container/${steadyId}`, { name, registry_id: registry.id, image_name: 'fake/serve', tag: '4' })
+  await goTo(`/s/container/${steadyId}/overview`)
+  await page.getByRole('button', { name: 'More actions' }).click()
+  await page.getByRole('menuitem', { name: 'Stop' }).click()
+  await dialogButton('Stop').click()
+  await page.locator('.head .state', { hasText: 'Stopped' }).waitFor()
+  await hasNoBarriers('what was stopped')
+  await page.locator('.toast').getByRole('button', { name: 'Start again' }).click()
+  await page.locator('.head .state', { hasText: 'Running' }).waitFor()
+  const { results } = await send('GET', `/container/${steadyId}/release`)
+  assert.equal(results.find(({ is_current: is }: Json) => is).tag, '3')
+})
+
 test('who may only read sees every kind, and no button that would fail', { skip }, async () => {
   const { token } = await send('POST', `/organization/${organizationId}/apiToken`, { name: 'reader', scopes: ['Read'] })
   const context = await browser.newContext()

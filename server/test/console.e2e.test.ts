@@ -370,6 +370,8 @@ step('who may only read sees no button that would fail, and signing out leaves n
   await reader.getByRole('button', { name: 'Sign in' }).click()
   await reader.waitForURL('**/services')
   await reader.getByRole('link', { name: 'shop', exact: true }).click()
+  // The environment has such a tab too.
+  await reader.waitForURL('**/s/application/*/overview')
   const forbidden = /Deploy$|New |Create|Save|Roll back|Delete|Import|More actions|Actions for|Add|Remove|Invite|Revoke/
   for (const section of ['Deployments', 'Logs', 'Variables', 'Domains', 'Settings']) {
     await open(reader, section)

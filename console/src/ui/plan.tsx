@@ -1,6 +1,6 @@
 /** What an action would do, before it is done; what loses something asks for the name. */
 import { Button, Modal, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
 import * as read from '../api/queries.ts'
@@ -8,7 +8,7 @@ import { ProblemNote } from './dialog.tsx'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
 import { durationOf } from './time.tsx'
-import { tell } from './toasts.tsx'
+import { tell, tellProblem, type Undo } from './toasts.tsx'
 
 /** What is on its cluster goes; of a terraform service that is what its module made. */
 const wordOf = ({ verb, target }: Action): Action['verb'] | 'destroy' =>
@@ -168,6 +168,28 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
   </div>
 )
 
+const withReleases: readonly (read.Kind | undefined)[] = ['application', 'container', 'database', 'job']
+
+/** Starts what ran, not what is configured since; a kind without releases at its deployed version. */
+const startAgain = async ({ target }: Action, queries: QueryClient): Promise<void> => {
+  const { id, kind, name, environmentId } = target
+  const releases =
+    kind !== undefined && withReleases.includes(kind)
+      ? await queries.fetchQuery({ ...read.releases(kind, id, environmentId), staleTime: 0 })
+      : []
+  const current = releases.find(({ is_current: is }) => is)
+  await run(current === undefined ? { verb: 'redeploy', target } : { verb: 'rollback', target, to: current.id })
+  tell(`${name} starts again.`, { to: `/e/${environmentId}/deployments`, text: 'See the deployment' })
+}
+
+/** Of a stop: only where it starts what was stopped and nothing else, so not for some of an environment. */
+const undoOf = (action: Action, plan: Plan | undefined, queries: QueryClient): Undo | undefined => {
+  const stopped = plan?.stages.flatMap(({ services }) => services) ?? []
+  const isWhole = stopped.length > 0 && stopped.every(({ effect }) => effect === 'STOP')
+  if (action.verb !== 'stop' || action.target.several !== undefined || !isWhole) return undefined
+  return { text: 'Start again', run: () => void startAgain(action, queries).catch(tellProblem) }
+}
+
 export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClose(): void; onDone?(): void }) => {
   const queries = useQueryClient()
   const [typed, setTyped] = useState('')
@@ -184,7 +206,11 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
     mutationFn: () => run(action),
     onSuccess() {
       const link = { to: `/e/${target.environmentId}/deployments`, text: 'See the deployment' }
-      tell(done.replace('{}', target.name), action.verb === 'delete' ? undefined : link)
+      tell(
+        done.replace('{}', target.name),
+        action.verb === 'delete' ? undefined : link,
+        undoOf(action, plan.data, queries),
+      )
       void queries.invalidateQueries({ queryKey: read.live(target.environmentId).queryKey })
       onClose()
       onDone?.()

@@ -11,9 +11,18 @@ interface Toast {
   text: string
   detail?: string
   link?: { to: string; text: string }
+  /** What takes it back. */
+  undo?: Undo | undefined
+}
+
+export interface Undo {
+  text: string
+  run(): void
 }
 
 const shownMs = 6000
+/** Who did it by mistake has to read it, and to reach the button. */
+const shownToUndoMs = 15_000
 let toasts: readonly Toast[] = []
 let next = 1
 const watchers = new Set<() => void>()
@@ -28,11 +37,11 @@ const close = (id: number): void => set(toasts.filter((each) => each.id !== id))
 const show = (toast: Omit<Toast, 'id'>): void => {
   const id = next++
   set([...toasts.slice(-3), { ...toast, id }])
-  if (toast.tone === 'good') setTimeout(() => close(id), shownMs)
+  if (toast.tone === 'good') setTimeout(() => close(id), toast.undo === undefined ? shownMs : shownToUndoMs)
 }
 
-export const tell = (text: string, link?: Toast['link']): void =>
-  show({ tone: 'good', text, ...(link === undefined ? {} : { link }) })
+export const tell = (text: string, link?: Toast['link'], undo?: Undo): void =>
+  show({ tone: 'good', text, undo, ...(link === undefined ? {} : { link }) })
 
 /** Something that went on by itself failed; it stays until it is closed. */
 export const tellFailure = (text: string, link: Toast['link']): void =>
@@ -42,6 +51,19 @@ export const tellProblem = (error: unknown): void => {
   const { message, requestId } = toProblem(error)
   show({ tone: 'bad', text: message, ...(requestId === null ? {} : { detail: `Request ${requestId}` }) })
 }
+
+const UndoButton = ({ text, run, onDone }: Undo & { onDone(): void }) => (
+  <button
+    type="button"
+    className="as-link"
+    onClick={() => {
+      onDone()
+      run()
+    }}
+  >
+    {text}
+  </button>
+)
 
 export const Toasts = () => {
   const shown = useSyncExternalStore(
@@ -53,12 +75,15 @@ export const Toasts = () => {
   )
   return (
     <section className="toasts" aria-live="polite" aria-label="Notices">
-      {shown.map(({ id, tone, text, detail, link }) => (
+      {shown.map(({ id, tone, text, detail, link, undo }) => (
         <div key={id} className={`toast ${tone}`} role={tone === 'bad' ? 'alert' : 'status'}>
           <div className="grow">
             <div className="wrap">{text}</div>
             {detail === undefined ? null : <div className="small dim wrap">{detail}</div>}
-            {link === undefined ? null : <Link to={link.to}>{link.text}</Link>}
+            <div className="row wraps">
+              {link === undefined ? null : <Link to={link.to}>{link.text}</Link>}
+              {undo === undefined ? null : <UndoButton {...undo} onDone={() => close(id)} />}
+            </div>
           </div>
           <button type="button" className="plain" aria-label="Close this notice" onClick={() => close(id)}>
             <Icon name="close" />
