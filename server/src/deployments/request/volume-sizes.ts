@@ -42,9 +42,7 @@ export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean, grows: 
   })
   const unlimited = unlimitedVolumes(volumes, made, limits).map((index) => {
     const { mountPath, sizeGb } = volumes[index]!
-    const why = limits
-      ? 'it was made without a limit and stays as it is'
-      : 'the cluster cannot limit it'
+    const why = limits ? 'it was made without a limit and stays as it is' : 'the cluster cannot limit it'
     return `The size of the volume at ${mountPath} (${sizeGb} GB) is not enforced: ${why}.`
   })
   return [...changed, ...unlimited]
