@@ -88,6 +88,18 @@ for (const [what, loaded, most, wanted] of [
     assert.equal(found.map(({ id }) => id).join(' '), wanted)
   })
 
+test('the deployment of a line that is linked to is read, however many are newer', () => {
+  for (const [id, most, wanted] of [
+    ['1', 2, '4 1'],
+    ['4', 2, '4 3'],
+    ['1', 5, '4 3 2 1'],
+    ['gone', 2, '4 3'],
+  ] as const) {
+    const found = overlapping(executions, span(0, running), most, id)
+    assert.equal(found.map((each) => each.id).join(' '), wanted)
+  }
+})
+
 const opened = async (ids: string) => {
   const log = createLogStore()
   log.add(linesOf(ids))

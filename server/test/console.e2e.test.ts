@@ -11,7 +11,7 @@ import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './su
 import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
-import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
+import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { until } from './support/until.ts'
 
 const skip = browserIsMissing
@@ -322,6 +322,12 @@ step('lines of deployments stand among those of the service by time, as they are
   await other.goto(address.href)
   await other.locator('.log-line.deployment.marked', { hasText: '<i>third</i> is built' }).waitFor()
   standInPlace(await shownLines(other))
+  // Of the first deployment, from which nothing of the service is kept.
+  const log = (await slipway.api('GET', `/environment/${environmentId}/logs?version=${environmentId}-1`)).body
+  const old = log.find(({ details }: Json) => details.transmitter.type === 'Application')
+  address.searchParams.set('line', `${Date.parse(old.timestamp)}-#1-1`)
+  await other.goto(address.href)
+  await other.locator('.log-line.deployment.marked', { hasText: old.message.safe_message }).waitFor()
   await other.close()
 
   await wish.click()

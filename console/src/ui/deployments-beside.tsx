@@ -84,11 +84,20 @@ const toExecution = ({ identifier, status, auditing_data: { created_at, updated_
   toMs: isBusy(status) ? Number.POSITIVE_INFINITY : Date.parse(updated_at),
 })
 
-export const DeploymentsBeside = ({ log, service }: { log: LogStore; service: read.Service }) => {
+interface Props {
+  log: LogStore
+  service: read.Service
+  /** A line that is linked to: its deployment is among those that are read. */
+  line: string | undefined
+}
+
+export const DeploymentsBeside = ({ log, service, line }: Props) => {
   const { data } = useQuery(read.serviceHistory(service.kind, service.id, service.environmentId))
   const executions = useMemo(() => (data ?? []).map(toExecution), [data])
+  const number = /-#(\d+)/.exec(line ?? '')?.[1]
+  const wanted = number === undefined ? undefined : `${service.environmentId}-${number}`
   const chosen = useSyncExternalStore(log.subscribe, () =>
-    overlapping(executions, log.loaded(), mostDeployments)
+    overlapping(executions, log.loaded(), mostDeployments, wanted)
       .map(({ id }) => id)
       .join(' '),
   )

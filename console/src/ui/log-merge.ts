@@ -11,12 +11,22 @@ export interface Execution extends Span {
   id: string
 }
 
-/** Of these, newest first, those whose time overlaps with what is loaded: the newest, if there are more than `most`. */
-export const overlapping = (executions: readonly Execution[], loaded: Span | null, most: number): Execution[] =>
+/**
+ * Of these, newest first, those whose time overlaps with what is loaded. If there are more than `most`, the newest, and
+ * `wanted` by its id.
+ */
+export const overlapping = (
+  executions: readonly Execution[],
+  loaded: Span | null,
+  most: number,
+  wanted?: string,
+): Execution[] => {
   // While a service has printed nothing, there is only its newest deployment to tell of.
-  loaded === null
-    ? executions.slice(0, 1)
-    : executions.filter(({ fromMs, toMs }) => fromMs <= loaded.toMs && toMs >= loaded.fromMs).slice(0, most)
+  if (loaded === null) return executions.slice(0, 1)
+  const found = executions.filter(({ fromMs, toMs }) => fromMs <= loaded.toMs && toMs >= loaded.fromMs)
+  const isLeftOut = found.findIndex(({ id }) => id === wanted) >= most
+  return [...found.slice(0, isLeftOut ? most - 1 : most), ...(isLeftOut ? found.filter(({ id }) => id === wanted) : [])]
+}
 
 /**
  * By time, and only what falls into it. Of the same time, the earlier deployment comes first, and the lines of one stay

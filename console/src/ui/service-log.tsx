@@ -106,7 +106,17 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
     // What was printed in the same millisecond is asked for again.
     reading.mutate({ fromMs: toMs - oldestMs, toMs: toMs + 1 }, { onSuccess })
   }
-  useAround(log, environment === undefined ? undefined : line, show)
+  useAround(log, environment === undefined ? undefined : line, (fromMs, toMs) =>
+    reading.mutate(
+      { fromMs, toMs },
+      {
+        onSuccess(lines) {
+          // The deployment that it is of may have been read meanwhile.
+          if (indexOf(log.lines(), line!) === -1) log.show(lines, { fromMs: beginOf(lines, fromMs), toMs })
+        },
+      },
+    ),
+  )
   const isKnown = environment !== undefined
   const chosen = range === undefined ? undefined : ranges[range]
   // biome-ignore lint/correctness/useExhaustiveDependencies: read when it is chosen, not when it has been read
@@ -165,7 +175,7 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
             checked={deployments === 'on'}
             onChange={(event) => put({ deployments: event.currentTarget.checked ? 'on' : undefined })}
           />
-          {deployments === 'on' ? <DeploymentsBeside log={log} service={service} /> : null}
+          {deployments === 'on' ? <DeploymentsBeside log={log} service={service} line={line} /> : null}
         </>
       }
     />

@@ -63,7 +63,10 @@ for (const kind of Object.keys(throughOf) as Kind[])
         dying.power.off = true
         const next = await start(world)
         assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
-        await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+        await until(async () => (await openDeployments(world)).length === 0, {
+          timeoutMs: 20_000,
+          what: 'the deployment to end',
+        })
         await until(() => throughOf[kind]!(world, id, deploymentId), {
           timeoutMs: 10_000,
           what: `the end after death at call ${calls}`,
@@ -105,7 +108,10 @@ test('a change of routes is decided once: a push after a death at any call chang
     world.head = `pushed-${calls}`
     const next = await start(world)
     assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
-    await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+    await until(async () => (await openDeployments(world)).length === 0, {
+          timeoutMs: 20_000,
+          what: 'the deployment to end',
+        })
     if (wasFrozen) {
       frozen += 1
       assert.deepEqual([world.builds, await revisions(world, id)], [builds, before], `call ${calls}`)
@@ -129,7 +135,10 @@ for (const lateCut of [false, true])
       const dying = await start(world)
       await ask(dying, world, 'DEPLOY', [{ id }, { id: image }])
       for (const each of [id, image]) assert.equal(await settled(dying, world, each), 'DEPLOYED')
-      await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+      await until(async () => (await openDeployments(world)).length === 0, {
+          timeoutMs: 20_000,
+          what: 'the deployment to end',
+        })
       await ask(dying, world, 'UNINSTALL', [{ id }, { id: image }], { wholeEnvironment: true })
       dying.power.lateCut = lateCut
       dying.power.callsLeft = calls
@@ -219,7 +228,10 @@ const deployOnce = async (world: World, id: string): Promise<string> => {
   const engine = await start(world)
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, world, id), 'DEPLOYED')
-  await until(async () => (await openDeployments(world)).length === 0, { what: 'the deployment to end' })
+  await until(async () => (await openDeployments(world)).length === 0, {
+          timeoutMs: 20_000,
+          what: 'the deployment to end',
+        })
   await engine.engine.stop()
   engine.power.off = true
   return deploymentId
