@@ -109,9 +109,9 @@ test('a change of routes is decided once: a push after a death at any call chang
     const next = await start(world)
     assert.equal(await settled(next, world, id, 20_000), 'DEPLOYED', `call ${calls}`)
     await until(async () => (await openDeployments(world)).length === 0, {
-          timeoutMs: 20_000,
-          what: 'the deployment to end',
-        })
+      timeoutMs: 20_000,
+      what: 'the deployment to end',
+    })
     if (wasFrozen) {
       frozen += 1
       assert.deepEqual([world.builds, await revisions(world, id)], [builds, before], `call ${calls}`)
@@ -136,9 +136,9 @@ for (const lateCut of [false, true])
       await ask(dying, world, 'DEPLOY', [{ id }, { id: image }])
       for (const each of [id, image]) assert.equal(await settled(dying, world, each), 'DEPLOYED')
       await until(async () => (await openDeployments(world)).length === 0, {
-          timeoutMs: 20_000,
-          what: 'the deployment to end',
-        })
+        timeoutMs: 20_000,
+        what: 'the deployment to end',
+      })
       await ask(dying, world, 'UNINSTALL', [{ id }, { id: image }], { wholeEnvironment: true })
       dying.power.lateCut = lateCut
       dying.power.callsLeft = calls
@@ -229,9 +229,9 @@ const deployOnce = async (world: World, id: string): Promise<string> => {
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, world, id), 'DEPLOYED')
   await until(async () => (await openDeployments(world)).length === 0, {
-          timeoutMs: 20_000,
-          what: 'the deployment to end',
-        })
+    timeoutMs: 20_000,
+    what: 'the deployment to end',
+  })
   await engine.engine.stop()
   engine.power.off = true
   return deploymentId
