@@ -249,7 +249,11 @@ test('names of strangers are text in what opens above a page, and a link to sign
   await page.locator('.palette-item').first().waitFor()
   await isUnharmed(page, 'the search')
   await page.keyboard.press('Escape')
-  await send('POST', `/container/${serviceId}/redeploy`)
+  // One that is over before the page has heard of it is not told.
+  const { registry } = await send('GET', `/container/${serviceId}`)
+  const slow = { name: 'slow', image_name: 'fake/slow', tag: '3000', registry_id: registry.id, ports: [] }
+  const { id: slowId } = await send('POST', `/environment/${environmentId}/container`, slow)
+  await send('POST', `/container/${slowId}/deploy`, { image_tag: slow.tag })
   await page.locator('.toast').first().waitFor()
   await isUnharmed(page, 'a notice')
   await page.locator('main .head').getByRole('button', { name: 'More actions' }).click()
