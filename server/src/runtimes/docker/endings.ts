@@ -4,7 +4,7 @@
  */
 
 import { untilAborted, waitAtMost } from '../../lib/concurrency/waiting.ts'
-import { type Engine, ignoreGone } from '../../lib/docker/docker-engine.ts'
+import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import { type ContainerRow, type Containers, toInstance } from './containers.ts'
 import { labels } from './describe.ts'
@@ -19,10 +19,18 @@ export interface EndingsParts {
   clock: Clock
 }
 
+/** The engine saw it run, and could not kill it any more: it gives up then. */
+const endedMeanwhile = (error: unknown): boolean => isEngineError(error, 500) && /is not running/.test(error.message)
+
 /** Takes the nameless volumes along that an image declares; ours have names and stay. */
-export const removeContainer = async (engine: Engine, id: string, withVolumes = true): Promise<void> => {
+export const removeContainer = async (engine: Pick<Engine, 'call'>, id: string, withVolumes = true): Promise<void> => {
   const query = { force: true, v: withVolumes }
-  await ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
+  const remove = (): Promise<void> =>
+    ignoreGone(engine.call('DELETE', `/containers/${id}`, { query, deadlineMs: 60_000 }))
+  await remove().catch((error: unknown) => {
+    if (!endedMeanwhile(error)) throw error
+    return remove()
+  })
 }
 
 export const createEndings = ({ engine, containers, places, hooks, clock }: EndingsParts) => {
