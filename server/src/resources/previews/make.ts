@@ -2,10 +2,12 @@
  * Makes, updates and removes the environment of a pull request. Each is one transaction with what is remembered of it,
  * under the lease of the preview: there is one environment, or none, whatever instant a process dies at.
  */
+
 import { Readable } from 'node:stream'
 import type { Context } from '../../api/operations/context.ts'
 import type { Principal } from '../../api/operations/operation.ts'
 import type { Parts } from '../../api/parts.ts'
+import { readClusterId } from '../../clusters/refs.ts'
 import { pushOrigin } from '../../deployments/pushes/request-push.ts'
 import { noteStatuses } from '../../deployments/pushes/status-rows.ts'
 import { lockEnvironment } from '../../deployments/status/service-state.ts'
@@ -158,11 +160,8 @@ const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: 
 
 /** A preview rests while nobody asks for it: what requests can wake has no instances then. */
 const letSleep = async (tx: Queryable, { parts }: MakeParts, environmentId: string): Promise<void> => {
-  const [environment] = await tx.query<{ clusterId: string }>(
-    `select spec ->> 'cluster_id' as "clusterId" from node where id = $1`,
-    [environmentId],
-  )
-  const { runtime } = await parts.clusters.of(environment!.clusterId, tx)
+  const clusterId = await readClusterId(tx, environmentId)
+  const { runtime } = await parts.clusters.of(clusterId!, tx)
   if (!runtime.abilities.has('sleep')) return
   await tx.query(
     `update node set updated_by = null, spec = jsonb_set(spec, '{min_running_instances}', '0')

@@ -18,8 +18,7 @@ const minute = 60_000
 /** For which the API server may be away, or be upgraded, at any step. */
 const awayMs = 2 * minute
 const startDeadlineMs = awayMs + 3 * minute
-const switchDeadlineMs = awayMs + minute
-const endDeadlineMs = awayMs + minute
+const stepDeadlineMs = awayMs + minute
 
 export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volumes.length > 0 || recreate === true
 
@@ -50,7 +49,7 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
   const stopOld = async (workload: Workload, rollout: Rollout): Promise<void> => {
     const { stopGraceMs, recreate } = workload
     const why = recreate === true ? 'The update strategy is Recreate' : 'The service has volumes'
-    await rollout.step('stop-first', endDeadlineMs + stopGraceMs, async (signal) => {
+    await rollout.step('stop-first', stepDeadlineMs + stopGraceMs, async (signal) => {
       if (!(await hasOther(workload, signal)) && !(await changesKind(workload, signal))) return
       rollout.report('start', `${why}: stopping the running version before the new one starts.`)
       await end(workload, stopGraceMs, signal)
@@ -68,10 +67,10 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
         await end(workload, workload.stopGraceMs, signal)
       await applyAll(manifests, signal)
     })
-    await rollout.step('ready', readyWithinMs(workload) + awayMs + minute, (signal) =>
+    await rollout.step('ready', readyWithinMs(workload) + stepDeadlineMs, (signal) =>
       ready(workload, (text, level) => rollout.report('ready', text, level), signal),
     )
-    await rollout.step('switch', switchDeadlineMs, async (signal) => {
+    await rollout.step('switch', stepDeadlineMs, async (signal) => {
       const [refused] = await publish(desired)
       if (refused !== undefined) throw new DeploymentError('ingress_refused', refused)
       await othersLeave(workload, signal)
@@ -79,10 +78,10 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
       await tellLed(desired, rollout)
     })
     // Kubernetes ends the old ones as the new ones become ready.
-    await rollout.step('drain', endDeadlineMs + workload.stopGraceMs, (signal) =>
+    await rollout.step('drain', stepDeadlineMs + workload.stopGraceMs, (signal) =>
       othersGone(workload, signal).then(() => {}),
     )
-    await rollout.step('retire', endDeadlineMs, (signal) => sweep(workload, ofVersions, manifests, signal))
+    await rollout.step('retire', stepDeadlineMs, (signal) => sweep(workload, ofVersions, manifests, signal))
     return { instances: await instancesOf(workload), refused: [] }
   }
 
@@ -101,18 +100,18 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
   }
 
   const stop = async (service: ServiceKey, { exposure, graceMs }: Stopped, rollout: Rollout): Promise<Converged> => {
-    await rollout.step('switch', switchDeadlineMs, async () => {
+    await rollout.step('switch', stepDeadlineMs, async () => {
       const namespace = namespaceOf(service.environmentId)
       const isThere = (await objects.get('Namespace', '', namespace)) !== null
       if (isThere) await ingress.publish({ service, revision: null, exposure: await exposure() })
     })
-    await rollout.step('retire', endDeadlineMs + graceMs, (signal) => end(service, graceMs, signal))
+    await rollout.step('retire', stepDeadlineMs + graceMs, (signal) => end(service, graceMs, signal))
     return nothing
   }
 
   const makeAbsent = async (service: ServiceKey, graceMs: number, rollout: Rollout): Promise<Converged> => {
-    await rollout.step('switch', switchDeadlineMs, (signal) => ingress.close(service, signal))
-    await rollout.step('retire', endDeadlineMs + graceMs, async (signal) => {
+    await rollout.step('switch', stepDeadlineMs, (signal) => ingress.close(service, signal))
+    await rollout.step('retire', stepDeadlineMs + graceMs, async (signal) => {
       await end(service, graceMs, signal)
       await removeRest(service, signal)
     })
