@@ -6,6 +6,7 @@
 import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { answerOf, client, Problem, type Schemas } from './client.ts'
+import { readDeploymentLines } from './deployment-log.ts'
 import { readSession } from './session.ts'
 
 export const queryClient = new QueryClient({
@@ -215,13 +216,12 @@ export const lastLines = (environmentId: string, executionId: string, serviceId:
   queryOptions({
     queryKey: ['last lines', executionId, serviceId],
     async queryFn() {
-      const params = { path: { environmentId }, query: { version: executionId } }
-      const lines = await answerOf(client.GET('/environment/{environmentId}/logs', { params }))
-      const mine = lines.filter(({ details }) => details.transmitter.id === serviceId)
+      const lines = await readDeploymentLines(environmentId, executionId)
+      const mine = lines.filter(({ about }) => about === serviceId)
       return {
-        name: mine[0]?.details.transmitter.name ?? '',
+        name: mine[0]?.from ?? '',
         lines: mine
-          .map(({ message }) => message?.safe_message ?? '')
+          .map(({ text }) => text)
           .filter((text) => text !== '' && text !== sentence)
           .slice(-mostLastLines),
       }

@@ -1,11 +1,12 @@
 /** An environment: its services by stage, live; its deployments, stages, previews, variables and settings. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
-import { Link, useNavigate, useParams } from '@tanstack/react-router'
+import { useNavigate, useParams } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
 import { Problem, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
+import { DeploymentLink } from '../../ui/deployment-link.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { hasFailed, LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
@@ -43,14 +44,7 @@ const LastFailure = ({ live, environmentId }: { live: read.LiveStatuses; environ
     <div className="note bad" style={{ marginBottom: 16 }}>
       <div role="status">
         <strong>Something needs attention.</strong> <span className="wrap">{problem.message}</span>{' '}
-        {failed?.execution_id === undefined ? null : (
-          <Link
-            to="/e/$environmentId/deployments/$executionId"
-            params={{ environmentId, executionId: failed.execution_id }}
-          >
-            See the deployment
-          </Link>
-        )}
+        <DeploymentLink environmentId={environmentId} executionId={failed?.execution_id} />
       </div>
       {wrong
         .filter(hasFailed)

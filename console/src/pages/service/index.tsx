@@ -1,10 +1,11 @@
 /** A service: what it is and does now, its versions, logs, variables and settings. */
 import { useQuery } from '@tanstack/react-query'
-import { Link, useNavigate, useParams } from '@tanstack/react-router'
+import { useNavigate, useParams } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
 import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Actions } from '../../ui/actions.tsx'
+import { DeploymentLink } from '../../ui/deployment-link.tsx'
 import { LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { RollBack } from '../../ui/roll-back.tsx'
@@ -51,14 +52,7 @@ const FailureNote = ({ service, status }: { service: read.Service; status: read.
         {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
           ? 'What ran before still serves. '
           : null}
-        {status.execution_id === undefined ? null : (
-          <Link
-            to="/e/$environmentId/deployments/$executionId"
-            params={{ environmentId, executionId: status.execution_id }}
-          >
-            See the deployment
-          </Link>
-        )}
+        <DeploymentLink environmentId={environmentId} executionId={status.execution_id} />
       </div>
       <LastLines status={status} environmentId={environmentId} />
       {hasReleases(service) && !isBusy(status.state) ? (
