@@ -29,6 +29,8 @@ export interface ScaledService {
   memoryMb: number
   /** A deployment says what runs of it. */
   busy: boolean
+  /** It could not be woken the last time. */
+  failed: boolean
   /** The services of its environment sleep and wake together, because they call one another. */
   together: boolean
 }
@@ -42,7 +44,8 @@ const scaledSql = `select s.service_id as "serviceId", s.environment_id as "envi
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     s.scaling, s.scale, extract(epoch from clock_timestamp() - s.scaled_at)::float8 * 1000 as "forMs",
     (r.workload ->> 'cpuMillicores')::float8 as "cpuMillicores", (r.workload ->> 'memoryMb')::float8 as "memoryMb",
-    ${busySql} as busy, coalesce(e.spec ->> 'mode' = 'PREVIEW', false) as together
+    ${busySql} as busy, s.wake_error is not null as failed,
+    coalesce(e.spec ->> 'mode' = 'PREVIEW', false) as together
   from service_state s join release r on r.id = s.current_release_id join node n on n.id = s.service_id
     join node e on e.id = s.environment_id join node c on c.id = s.cluster_id
   where ${keySql('c')} = $1 and s.desired = 'RUNNING' and s.scaling is not null`

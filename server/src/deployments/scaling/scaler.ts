@@ -52,13 +52,15 @@ const alongside: Wish = (service) => awake(service)
 const isWaking = (wish: Wish | undefined): boolean => wish === awake || wish === alongside
 const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
 
-/** Of those that nobody has asked for, the ones that nothing keeps awake. */
-const resting = (all: readonly ScaledService[], unasked: readonly string[]): string[] => {
-  const idle = new Set(unasked)
-  const isAsked = ({ serviceId, scaling, scale }: ScaledService) => scaling.sleeps && scale > 0 && !idle.has(serviceId)
-  const lively = new Set(all.filter((each) => each.together && isAsked(each)).map(({ environmentId }) => environmentId))
-  return all.filter((each) => idle.has(each.serviceId) && !lively.has(each.environmentId)).map((each) => each.serviceId)
-}
+/** What is awake of previews, and asked for: what has just begun to run counts too. */
+const livelyIn = (all: readonly ScaledService[], idle: ReadonlySet<string>): ReadonlySet<string> =>
+  new Set(
+    all
+      .filter(
+        ({ serviceId, together, scaling, scale }) => together && scaling.sleeps && scale > 0 && !idle.has(serviceId),
+      )
+      .map(({ environmentId }) => environmentId),
+  )
 
 const lookEveryMs = (ms: number, longestMs: number): number =>
   ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
@@ -171,9 +173,16 @@ export const startScaler = (
     const candidates = all.filter(
       ({ scaling, scale, busy, forMs }) => scaling.sleeps && scale > 0 && !busy && forMs >= sleepAfterMs,
     )
-    if (candidates.length === 0 || router === undefined) return
+    if (router === undefined) return
     const ids = candidates.map(({ serviceId }) => serviceId)
-    for (const serviceId of resting(all, await router.idle(ids, sleepAfterMs))) want(serviceId, asleep)
+    const unasked = new Set(ids.length === 0 ? [] : await router.idle(ids, sleepAfterMs))
+    const lively = livelyIn(all, unasked)
+    for (const { serviceId, environmentId, scale, failed } of all) {
+      const isLively = lively.has(environmentId)
+      // One that cannot start is tried again for those who ask for it, not at each look.
+      if (isLively && scale === 0 && !failed) want(serviceId, alongside)
+      if (!isLively && unasked.has(serviceId)) want(serviceId, asleep)
+    }
   }
   const idle = createLoop(parts, {
     ...common,
