@@ -239,6 +239,9 @@ export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
     },
   })
 
+/** Those whose releases can be gone back to. */
+export const hasReleases = (kind: Kind): boolean => ['application', 'container', 'database', 'job'].includes(kind)
+
 export const releases = (kind: Kind, id: string, environmentId: string) =>
   queryOptions({
     queryKey: ['history', environmentId, 'releases', id],

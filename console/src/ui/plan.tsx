@@ -168,13 +168,11 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
   </div>
 )
 
-const withReleases: readonly (read.Kind | undefined)[] = ['application', 'container', 'database', 'job']
-
 /** Starts what ran, not what is configured since; a kind without releases at its deployed version. */
 const startAgain = async ({ target }: Action, queries: QueryClient): Promise<void> => {
   const { id, kind, name, environmentId } = target
   const releases =
-    kind !== undefined && withReleases.includes(kind)
+    kind !== undefined && read.hasReleases(kind)
       ? await queries.fetchQuery({ ...read.releases(kind, id, environmentId), staleTime: 0 })
       : []
   const current = releases.find(({ is_current: is }) => is)

@@ -5,6 +5,7 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { type FormEvent, useState } from 'react'
 import { run } from '../../api/actions.ts'
 import { answerOf, client, toProblem } from '../../api/client.ts'
+import { databaseWord } from '../../api/queries.ts'
 import { type Call, isDatabase, makeTemplate, type Template, type TemplateService } from '../../templates/recipe.ts'
 import { Empty, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
@@ -28,11 +29,9 @@ const send: Call = (method, path, body) => {
   return answerOf(ask(path, body === undefined ? {} : { body }) as never)
 }
 
-const typeNames = { POSTGRESQL: 'PostgreSQL', MYSQL: 'MySQL', MONGODB: 'MongoDB', REDIS: 'Redis' }
-
 const sourceOf = (service: TemplateService): string =>
   isDatabase(service)
-    ? `${typeNames[service.database]} ${service.version}, ${service.storage} GB`
+    ? `${databaseWord(service.database)} ${service.version}, ${service.storage} GB`
     : [
         `${service.image.replace(/^library\//, '')}:${service.tag}`,
         ...service.ports.map(({ port, public: isPublic }) => `port ${port}${isPublic ? ', public' : ''}`),

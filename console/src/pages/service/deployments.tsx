@@ -10,7 +10,7 @@ import { PlanDialog } from '../../ui/plan.tsx'
 import { type Column, Rows } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
-import { hasReleases, type Shown } from './shown.ts'
+import type { Shown } from './shown.ts'
 
 type Execution = NonNullable<
   Awaited<ReturnType<NonNullable<ReturnType<typeof read.serviceHistory>['queryFn']>>>
@@ -25,7 +25,7 @@ const versionOf = ({ id, details }: Execution): string => {
 
 export const Deployments = ({ service }: Shown) => {
   const { kind, id: serviceId, environmentId, name } = service
-  const releases = useQuery({ ...read.releases(kind, serviceId, environmentId), enabled: hasReleases(service) })
+  const releases = useQuery({ ...read.releases(kind, serviceId, environmentId), enabled: read.hasReleases(kind) })
   const history = useQuery(read.serviceHistory(kind, serviceId, environmentId))
   const may = useMay()
   const [asked, ask] = useState<string | null>(null)

@@ -20,7 +20,7 @@ import { Logs } from './logs.tsx'
 import { Overview } from './overview.tsx'
 import { Runs } from './runs.tsx'
 import { Settings } from './settings.tsx'
-import { hasReleases, isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
+import { isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
 import { TerraformState } from './terraform.tsx'
 
 type Page = (shown: Shown) => ReactNode
@@ -55,7 +55,7 @@ const FailureNote = ({ service, status }: { service: read.Service; status: read.
         <DeploymentLink environmentId={environmentId} executionId={status.execution_id} />
       </div>
       <LastLines status={status} environmentId={environmentId} />
-      {hasReleases(service) && !isBusy(status.state) ? (
+      {read.hasReleases(kind) && !isBusy(status.state) ? (
         <RollBack target={{ id, name, kind, environmentId }} executionId={status.execution_id} />
       ) : null}
     </div>

@@ -39,9 +39,5 @@ export const sectionsOf = (service: read.Service): readonly Section[] =>
 
 export const isKind = (word: string): word is read.Kind => read.kinds.includes(word as read.Kind)
 
-/** Those whose releases can be gone back to. */
-export const hasReleases = ({ kind }: read.Service): boolean =>
-  ['application', 'container', 'database', 'job'].includes(kind)
-
 /** Those whose instances stay up. */
 export const staysUp = ({ kind }: read.Service): boolean => ['application', 'container', 'database'].includes(kind)
