@@ -27,16 +27,16 @@ const untilIdle = async (ours: Ours, environments: string[]): Promise<void> => {
   throw new Error('deployments that do nothing did not end within 60 s')
 }
 
-/** Stops of services that never ran: deployments without work. */
-const stopOne = async (ours: Ours, id: string): Promise<string> =>
-  (await ours.call<{ deployment_request_id: string }>('POST', `/application/${id}/stop`)).deployment_request_id
+/** Stops of environments whose services never ran: deployments without work. */
+const stopOne = async (ours: Ours, environment: string): Promise<string> =>
+  (await ours.call<{ deployment_request_id: string }>('POST', `/environment/${environment}/stop`)).deployment_request_id
 
-const ourQueue = (ours: Ours, services: { environment: string; id: string }[]) => ({
+const ourQueue = (ours: Ours, environments: string[]) => ({
   async claimOneByOne(count: number): Promise<number[]> {
     const deployments: string[] = []
     for (let n = 0; n < count; n++) {
-      const { environment, id } = services[n % services.length]!
-      deployments.push(await stopOne(ours, id))
+      const environment = environments[n % environments.length]!
+      deployments.push(await stopOne(ours, environment))
       await untilIdle(ours, [environment])
     }
     const rows = await ours.database.query<{ waited_ms: string }>(firstSteps, [deployments])
@@ -44,10 +44,9 @@ const ourQueue = (ours: Ours, services: { environment: string; id: string }[]) =
   },
   async drainRate(): Promise<number> {
     const start = performance.now()
-    await Promise.all(services.map(({ id }) => stopOne(ours, id)))
-    const environments = services.map(({ environment }) => environment)
+    await Promise.all(environments.map((environment) => stopOne(ours, environment)))
     await untilIdle(ours, environments)
-    return (services.length / (performance.now() - start)) * 1000
+    return (environments.length / (performance.now() - start)) * 1000
   },
 })
 
@@ -103,14 +102,14 @@ export const figure: Figure<Bench> = {
   async ours(bench) {
     const ours = await bench.ours()
     const { url } = await bench.sources()
-    const services = await Promise.all(
+    const environments = await Promise.all(
       Array.from({ length: atOnce }, async (_, n) => {
         const environment = await ours.makeEnvironment(`figure-4-${n}`)
-        return { environment, id: await makeApplication(ours, environment, 'idle', url) }
+        await makeApplication(ours, environment, 'idle', url)
+        return environment
       }),
     )
-    const environments = services.map(({ environment }) => environment)
-    return queueSide(ourQueue(ours, services), async () => {
+    return queueSide(ourQueue(ours, environments), async () => {
       await ours.database.query(finishedRows, [ours.templates.organizationId, environments])
       await ours.database.query('analyze deployment')
     })
