@@ -224,8 +224,11 @@ step('the log is read as it is written, searched and held; what programs print i
   assert.match(page.url(), /q=line/)
   await hasNoBarriers(page, 'logs')
   await page.getByLabel('Search the log').fill('')
+  // Whoever has read further up is back at the end, and stays there.
+  await page.locator('label', { hasText: /^Follow$/ }).click()
   await page.getByRole('button', { name: 'Pause' }).click()
   await page.getByRole('button', { name: /Go on \(\d+ new\)/ }).click()
+  await page.getByLabel('Follow', { exact: true }).and(page.locator(':checked')).waitFor()
   for (const [section, name] of [
     ['Overview', 'Instances'],
     ['Domains', 'No domains of your own'],

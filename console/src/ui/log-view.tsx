@@ -15,6 +15,7 @@ import { spansOf, textOf } from './ansi.ts'
 import { FilterField } from './filter-field.tsx'
 import type { Level, Line, Lines } from './log-lines.ts'
 import { type LogStore, useLogVersion } from './log-store.ts'
+import { inSteps } from './virtual-rows.tsx'
 
 /** Of a line that is not wrapped, in pixels: 1.25rem in the styles. If it fits, no line is laid out a second time. */
 const readLineHeight = (): number => 1.25 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize)
@@ -144,21 +145,27 @@ const LineList = (props: ListProps) => {
     getScrollElement: () => box.current,
     estimateSize,
     overscan: 8,
+    rangeExtractor: inSteps,
     paddingStart: 6,
     paddingEnd: 6,
   })
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with each change of the lines
+  const height = list.getTotalSize()
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with the lines, and with what is measured of them
   useLayoutEffect(() => {
     if (isFollowing && box.current !== null) box.current.scrollTop = box.current.scrollHeight
-  }, [isFollowing, version, isWrapped])
+  }, [isFollowing, version, isWrapped, height])
   useMarked(lines, version, markedLine, (index) => {
     onFollow(false)
     list.scrollToIndex(index, { align: 'center' })
   })
   const toneOf = new Map(names?.map((name, index) => [name, index]))
+  const lastTop = useRef(0)
+  // The end that moves away is no reader who goes up.
   const onScroll = (): void => {
     const { scrollTop, scrollHeight, clientHeight } = box.current!
-    if (isFollowing && scrollHeight - scrollTop - clientHeight > 400) onFollow(false)
+    const isUp = scrollTop < lastTop.current
+    lastTop.current = scrollTop
+    if (isFollowing && isUp && scrollHeight - scrollTop - clientHeight > 400) onFollow(false)
   }
   return (
     <div
@@ -172,7 +179,7 @@ const LineList = (props: ListProps) => {
       onScroll={onScroll}
       onWheel={(event) => event.deltaY < 0 && onFollow(false)}
     >
-      <div style={{ height: list.getTotalSize(), position: 'relative' }}>
+      <div style={{ height, position: 'relative' }}>
         {list
           .getVirtualItems()
           .filter(({ index }) => index < lines.count)
@@ -215,10 +222,15 @@ const Count = ({ log }: { log: LogStore }) => {
   )
 }
 
-const Pause = ({ log }: { log: LogStore }) => {
+const Pause = ({ log, onFollow }: Pick<ToolsProps, 'log' | 'onFollow'>) => {
   useLogVersion(log)
+  // For a reader who stays further up it would be held again with the next lines.
+  const goOn = (): void => {
+    log.release()
+    onFollow(true)
+  }
   return (
-    <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? log.release() : log.hold())}>
+    <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? goOn() : log.hold())}>
       {log.isHeld ? `Go on${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
     </Button>
   )
@@ -290,7 +302,7 @@ const Tools = (props: ToolsProps) => {
       />
       <Count log={log} />
       <span className="push row" style={{ gap: 6 }}>
-        <Pause log={log} />
+        <Pause {...{ log, onFollow }} />
         <Button size="compact-xs" variant="default" onClick={() => void download(log.lines(), name)}>
           Download
         </Button>

@@ -1,5 +1,5 @@
 /** The rows of a long table that scrolls with the page: only those near the window are there. Short ones are whole. */
-import { useWindowVirtualizer } from '@tanstack/react-virtual'
+import { defaultRangeExtractor, type Range, useWindowVirtualizer } from '@tanstack/react-virtual'
 import { Fragment, type ReactNode, useLayoutEffect, useRef, useState } from 'react'
 
 /** What a row's `tr` takes, so that its height is known. */
@@ -21,6 +21,15 @@ interface Props<Row> {
 const few = 100
 const whole: RowPlace = {}
 
+/** Rows come and go so many at a time: in most frames of a scroll what is there then stays as it is. */
+const step = 24
+
+export const inSteps = (range: Range): number[] => {
+  const startIndex = range.startIndex - (range.startIndex % step)
+  const endIndex = Math.min(range.count, range.endIndex - (range.endIndex % step) + step) - 1
+  return defaultRangeExtractor({ ...range, startIndex, endIndex })
+}
+
 const Gap = ({ height, columns }: { height: number; columns: number }) =>
   height <= 0 ? null : (
     <tr>
@@ -38,7 +47,8 @@ function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
   const list = useWindowVirtualizer({
     count: rows.length,
     estimateSize: () => height,
-    overscan: 10,
+    overscan: 8,
+    rangeExtractor: inSteps,
     scrollMargin: top,
   })
   // The same for the same place, so that a row that did not change is not made again.
