@@ -64,7 +64,12 @@ const workGauges = (registers: Registry[]) => {
 export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pick<Disk, 'free'>): Metrics => {
   const registry = new Registry()
   const registers = [registry]
-  collectDefaultMetrics({ register: registry })
+  // The delay of the event loop is watched a hundred times a second: for those who read it.
+  let isWatched = false
+  const watch = (): void => {
+    if (!isWatched) collectDefaultMetrics({ register: registry })
+    isWatched = true
+  }
   const requests = new Counter({
     name: 'slipway_requests_total',
     help: 'Requests by operation and status.',
@@ -92,6 +97,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
       durations.observe({ operation }, seconds)
     },
     async text() {
+      watch()
       const rows = await database
         .query<{ state: string; count: number }>('select state, count(*)::int as count from deployment group by state')
         .catch(() => [])

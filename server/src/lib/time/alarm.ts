@@ -13,10 +13,13 @@ export interface Alarm {
 export const createAlarm = (clock: Pick<Clock, 'monotonicMs' | 'sleep'>, ring: () => void): Alarm => {
   let sleeping: AbortController | undefined
   let atMs = Number.POSITIVE_INFINITY
-  const clear = (): void => {
-    sleeping?.abort()
+  const forget = (): void => {
     sleeping = undefined
     atMs = Number.POSITIVE_INFINITY
+  }
+  const clear = (): void => {
+    sleeping?.abort()
+    forget()
   }
   return {
     clear,
@@ -30,7 +33,8 @@ export const createAlarm = (clock: Pick<Clock, 'monotonicMs' | 'sleep'>, ring: (
       sleeping = mine
       const end = (): void => {
         if (sleeping !== mine) return
-        clear()
+        // An abort costs more than the whole turn of an idle loop.
+        forget()
         ring()
       }
       clock.sleep(waitMs, mine.signal, { ref: false }).then(end, () => {})
