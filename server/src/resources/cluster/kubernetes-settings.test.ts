@@ -49,7 +49,7 @@ test('where instances are, how they follow each other and scale by memory is wha
   assert.deepEqual(specNow().strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: '50%' })
   const [apart] = podNow().affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution
   assert.equal(apart.topologyKey, 'kubernetes.io/hostname')
-  const { revision } = { revision: specNow().template.metadata.labels['slipway.revision'] }
+  const revision = specNow().template.metadata.labels['slipway.revision']
   assert.equal(apart.labelSelector.matchLabels['slipway.revision'], revision, 'two versions may be beside each other')
 
   const milder = { 'deployment.antiaffinity.pod': 'Preferred', 'deployment.topology_spread.zone': 'ScheduleAnyway' }
