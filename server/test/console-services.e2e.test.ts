@@ -286,6 +286,8 @@ test('a job runs at once, and what it printed is read; a wrong schedule is told 
 
 test('an advanced setting is found, changed, refused at its field and set back to its default', { skip }, async () => {
   await goTo(`/s/container/${containerId}/advanced`)
+  const affinity = page.locator('.setting', { hasText: 'deployment.affinity.node.required' })
+  await affinity.getByText('Only on Kubernetes', { exact: true }).waitFor()
   await page.getByRole('textbox', { name: 'Search the advanced settings' }).fill('body_size')
   await page.waitForURL('**/advanced?q=body_size')
   const field = page.locator('.setting input')

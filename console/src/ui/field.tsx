@@ -24,9 +24,14 @@ export interface FieldProps {
 const problemAt = (problems: readonly FieldProblem[], pointer: string, within: boolean): string | undefined =>
   problems.find(({ field }) => field === pointer || (within && field.startsWith(`${pointer}/`)))?.message
 
-const effectWords = { acts: 'Takes effect', recorded: 'Only recorded', refused: 'Refused here' }
+const effectWords = {
+  acts: 'Takes effect',
+  kubernetes: 'Only on Kubernetes',
+  recorded: 'Only recorded',
+  refused: 'Refused here',
+}
 
-/** What a value of the field does on this server. */
+/** What a value of the field does. */
 export const EffectChip = ({ schema }: { schema: Schema }) => {
   const effect = effectOf(schema)
   return <span className={`chip ${effect === 'acts' ? 'good' : 'warn'}`}>{effectWords[effect]}</span>

@@ -31,10 +31,16 @@ export const isRefused = ({ description = '' }: Schema): boolean =>
 const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
   /^[^`].*has no effect on this server/.test(description)
 
-export type Effect = 'acts' | 'recorded' | 'refused'
+const isOfKubernetes = ({ description = '' }: Schema): boolean =>
+  /On a Docker engine it is stored and returned, without effect/.test(description)
 
-export const effectOf = (schema: Schema): Effect =>
-  isRefused(schema) ? 'refused' : isOnlyRecorded(schema) ? 'recorded' : 'acts'
+export type Effect = 'acts' | 'kubernetes' | 'recorded' | 'refused'
+
+export const effectOf = (schema: Schema): Effect => {
+  if (isRefused(schema)) return 'refused'
+  if (isOnlyRecorded(schema)) return 'recorded'
+  return isOfKubernetes(schema) ? 'kubernetes' : 'acts'
+}
 
 export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'group' | 'json' | 'lines'
 
