@@ -177,6 +177,18 @@ test('a cluster in use cannot be deleted, and tells its environments, services a
   assert.ok(routes.some((route: Record<string, string>) => route.target === `${name}:3000`))
 })
 
+test('a git token of another type is for the public host of that type, and must be sent again for it', async () => {
+  const made = await call('POST', `${base}/gitToken`, { name: 'moves', type: 'GITHUB', token: 'x' })
+  const path = `${base}/gitToken/${made.body.id}`
+  const silent = await call('PUT', path, { type: 'GITLAB' })
+  assert.deepEqual([silent.status, silent.body.details[0].field], [400, '/token'])
+  const moved = await call('PUT', path, { type: 'GITLAB', token: 'y' })
+  assert.deepEqual([moved.status, moved.body.git_api_url], [200, 'https://gitlab.com/api/v4'])
+  const git_api_url = 'https://git.example/api/v4'
+  assert.equal((await call('PUT', path, { git_api_url, token: 'z' })).status, 200)
+  assert.equal((await call('PUT', path, { type: 'GITHUB' })).body.git_api_url, git_api_url)
+})
+
 test('a git token is kept sealed and never answered; a service that uses it keeps it from being deleted', async () => {
   const body = { name: 'hub', type: 'GITHUB', token: 'canary-token', expired_at: '2030-01-01' }
   const made = await call('POST', `${base}/gitToken`, body)

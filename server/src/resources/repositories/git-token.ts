@@ -17,11 +17,19 @@ const apiUrls: Record<string, string> = {
   BITBUCKET: 'https://api.bitbucket.org/2.0',
 }
 
-const validate = (spec: Spec, context: Context, { previous }: Change): Spec => {
+/** The public host of a type is left with the type, unless another address is sent. */
+const apiUrlOf = (spec: Spec, { body }: Context, { previous }: Change): unknown => {
+  const isOfOldType = previous !== null && spec.git_api_url === apiUrls[String(previous.spec.type)]
+  const kept = isOfOldType && body.git_api_url === undefined ? undefined : spec.git_api_url
+  return kept ?? apiUrls[String(spec.type)]!
+}
+
+const validate = (spec: Spec, context: Context, change: Change): Spec => {
+  const { previous } = change
   const type = String(spec.type)
   if (type === 'BITBUCKET' && (typeof spec.workspace !== 'string' || spec.workspace === ''))
     throw invalidField('/workspace', 'is required for BITBUCKET')
-  const url = spec.git_api_url ?? apiUrls[type]!
+  const url = apiUrlOf(spec, context, change)
   if (!/^https?:\/\/[^\s]+$/.test(String(url)) || !URL.canParse(String(url)))
     throw invalidField('/git_api_url', 'must be an http or https address')
   // A stored token is never sent to a host other than the one it was given for.
