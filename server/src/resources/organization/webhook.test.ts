@@ -70,6 +70,17 @@ test('many webhooks may be alike, and each takes the words of either vocabulary'
   for (const made of [await create(body), await create(body)]) assert.deepEqual(made.events, words)
 })
 
+test('a typed client that sends back what it read leaves each event the name it was registered with', async () => {
+  const events = ['DEPLOYMENT_FAILED', 'DEPLOYMENT_FAILURE', 'DEPLOYMENT_SUCCEEDED']
+  const { id } = await create({ ...seed, events })
+  const agent = { 'user-agent': 'Terraform provider 0.50' }
+  const { body: read } = await call('GET', `${base}/${id}`, undefined, agent)
+  assert.deepEqual(read.events, ['DEPLOYMENT_FAILURE', 'DEPLOYMENT_SUCCESSFUL'])
+  const edited = await call('PUT', `${base}/${id}`, { ...read, events: [...read.events, 'DEPLOYMENT_STARTED'] }, agent)
+  assert.deepEqual([edited.status, edited.body.events], [200, [...read.events, 'DEPLOYMENT_STARTED']])
+  assert.deepEqual((await call('GET', `${base}/${id}`)).body.events, [...events, 'DEPLOYMENT_STARTED'])
+})
+
 test('addresses that must not be called are refused when they are set, with the setting that would allow them', async () => {
   const refused: [string, RegExp][] = [
     ['http://10.0.0.1/', /SLIPWAY_OUTBOUND_ALLOW/],

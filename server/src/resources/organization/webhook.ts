@@ -63,10 +63,18 @@ const checkTarget = async ({ parts }: Context, url: string): Promise<void> => {
   }
 }
 
+/** Typed clients send back the public names that they were shown: an event keeps the name it was registered with. */
+const keptWords = (sent: readonly string[], { headers }: Context, registered: readonly string[]): string[] => {
+  if (!isTypedClient(headers)) return [...sent]
+  const ownWords = (word: string): string[] => registered.filter((own) => publicEvent(own) === word)
+  return sent.flatMap((word) => (ownWords(word).length > 0 ? ownWords(word) : [word]))
+}
+
 /** The URL is checked when it is set, not when something else about the webhook changes. */
 const validate = async (sent: Spec, context: Context, { previous }: Change): Promise<Spec> => {
   if (previous?.spec.target_url !== sent.target_url) await checkTarget(context, String(sent.target_url))
-  return sent
+  if (previous === null) return sent
+  return { ...sent, events: keptWords(sent.events as string[], context, previous.spec.events as string[]) }
 }
 
 const eventsFor = (context: Context | undefined, words: readonly string[]): string[] => {
