@@ -140,6 +140,19 @@ test('an event that a job does not have deploys nothing', async () => {
   assert.deepEqual([asked.status, asked.body.status], [202, 'QUEUED'])
 })
 
+test('the audit log tells a forced event and a redeploy from a deploy', async () => {
+  const schedule = { on_start: { arguments: ['up'] }, on_stop: { arguments: ['down'] } }
+  const { body: made } = await createCron({ schedule })
+  for (const verb of ['deploy', 'redeploy', 'deploy?forceEvent=START', 'redeploy?forceEvent=STOP'])
+    assert.equal((await call('POST', `/job/${made.id}/${verb}`)).status, 202)
+  const { events } = (await call('GET', `/organization/${api.organizationId}/events?targetId=${made.id}`)).body
+  const words = ['TRIGGER_FORCE_RUN_STOP', 'TRIGGER_FORCE_RUN_DEPLOY', 'TRIGGER_REDEPLOY', 'TRIGGER_DEPLOY', 'CREATE']
+  assert.deepEqual(
+    events.map((event: Json) => event.event_type),
+    words,
+  )
+})
+
 test('a job runs to its end, is told as done or failed, and goes with its deletion', async () => {
   const reaches = (id: string, state: string) =>
     until(async () => (await call('GET', `/job/${id}/status`)).body.state === state, { what: state })
