@@ -51,12 +51,27 @@ const words: Record<string, (params: Record<string, unknown>) => string> = {
 
 const explain = ({ keyword, params }: Failure): string => words[keyword]?.(params) ?? 'is not valid'
 
+/** The fields in which a field is wrong that was sent or is missing. */
+const holdersOf = (failures: readonly Failure[]): ReadonlySet<string> => {
+  const holders = new Set<string>()
+  for (const { keyword, instancePath } of failures) {
+    if (keyword === 'required') holders.add(instancePath)
+    for (let end = instancePath.lastIndexOf('/'); end > 0; end = instancePath.lastIndexOf('/', end - 1))
+      holders.add(instancePath.slice(0, end))
+  }
+  return holders
+}
+
 const toFieldErrors = (failures: readonly Failure[]): FieldError[] => {
   const found = new Map<string, string>()
+  const holders = holdersOf(failures)
   const note = (field: string, message: string): void => {
     if (!found.has(field) && found.size < maxDetails) found.set(field, message)
   }
   for (const failure of failures) {
+    // An object that may be null need not be: what is wrong in it says all.
+    const isOther = failure.keyword === 'anyOf' || failure.params.type === 'null'
+    if (isOther && holders.has(failure.instancePath)) continue
     if (failure.keyword === 'required')
       for (const name of failure.params.requiredProperties as string[])
         note(`${failure.instancePath}/${name}`, 'is required')
