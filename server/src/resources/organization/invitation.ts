@@ -15,7 +15,7 @@ import {
 } from '../../api/operations/operation.ts'
 import { auditOf, translateWrite } from '../../api/operations/resource.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
-import { badRequest, conflict, forbidden, notFound } from '../../lib/errors.ts'
+import { ApiError, badRequest, conflict, forbidden, notFound } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { timestampSql, writeAudit } from '../../store/tree.ts'
@@ -140,7 +140,10 @@ const create = operation({
       const id = newId()
       const expires = new Date(now.getTime() + lifetimeMs)
       await tx.query(insert, [id, node.id, asked.email, role.id, principal.name, expires]).catch((error: unknown) => {
-        throw translateWrite(error)
+        const known = translateWrite(error)
+        if (known instanceof ApiError && known.code === 'name_taken')
+          throw conflict('name_taken', 'This address is already invited: delete that invitation to send another.')
+        throw known
       })
       const audit = auditOf(context, 'CREATE', target, nowhere, { email: asked.email, role: role.name })
       await writeAudit(tx, node.id, { id, name: asked.email }, audit)

@@ -78,7 +78,9 @@ test('an invitation makes a member of the one whose verified address it names, a
   )
   assert.match(invitation.invitation_link, new RegExp(`^http://127.0.0.1:.*${invitation.id}`))
   const path = `${base}/inviteMember/${invitation.id}`
-  assert.equal((await call('POST', `${base}/inviteMember`, { email: 'ALICE@example.com' })).body.code, 'name_taken')
+  const again = await call('POST', `${base}/inviteMember`, { email: 'ALICE@example.com' })
+  assert.deepEqual([again.status, again.body.code], [409, 'name_taken'])
+  assert.match(again.body.message, /address is already invited/)
   const [alice, bob] = [await as('alice'), await as('bob')]
   assert.equal((await bob('POST', path)).status, 404)
   assert.equal((await alice('GET', base)).status, 404)
