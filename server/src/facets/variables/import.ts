@@ -77,7 +77,8 @@ export const importVariables = async (context: Context, service: VariablePlace, 
     const audit = auditOf(context, 'CREATE', { target: service.scope, subTarget: 'VARIABLE' }, placeOf(context.node), {
       keys: done.map(({ name }) => name),
     })
-    await writeAudit(tx, service.organizationId, { id: service.id, name: context.node.name }, audit)
+    const target = { id: service.id, name: context.node.name }
+    await writeAudit(tx, service.organizationId, target, { ...audit, eventType: 'IMPORT' })
     const shown = done.map(({ value, ...item }) => (item.is_secret ? item : { ...item, value }))
     return { total_variables_to_import: vars.length, successful_imported_variables: shown }
   })

@@ -65,6 +65,8 @@ test('the text of a .env file is imported at the service or at the scope named, 
   assert.equal((await list(`/environment/${environmentId}/secret`))[0].key, 'C')
   const { A, B, C } = await env(id)
   assert.deepEqual([A, B, C], ['1', 'two\nlines', 'canary'])
+  const { events } = (await call('GET', `/organization/${api.organizationId}/events?eventType=IMPORT`)).body
+  assert.deepEqual([events.length, events[0].sub_target_type], [2, 'VARIABLE'])
   const bad = await call('POST', `${path}/import`, { dotenv: { text: 'A=1\nhunter2' } })
   assert.deepEqual(
     [bad.status, bad.body.details],
