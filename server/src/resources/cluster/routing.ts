@@ -3,6 +3,8 @@
  * clusters the network routes that were set. Also which environments are on a cluster.
  */
 import Type from 'typebox'
+import { isSelective, mayReadAt } from '../../api/auth/access.ts'
+import type { Mode } from '../../api/auth/permissions.ts'
 import { type Context, JsonText, type Operation, operation } from '../../api/operations/operation.ts'
 import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
@@ -14,18 +16,20 @@ const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
 const Route = Type.Object({ destination: Text(), target: Text(), description: Text(2048) })
 type KeptRoute = Type.Static<typeof Route>
 
-const hostsSql = `select '{"results":' || coalesce(json_agg(json_build_object('destination', r.host,
-    'target', s.name || ':' || r.port, 'description', p.name || ' / ' || e.name || ' / ' || s.name)
-    order by r.host)::text, '[]') || '}' as text
+const hostsSql = `select r.host as destination, s.name || ':' || r.port as target,
+    p.name || ' / ' || e.name || ' / ' || s.name as description, p.id as "projectId", e.spec ->> 'mode' as mode
   from node e join node s on s.parent_id = e.id join route r on r.service_id = s.id
     join node p on p.id = e.parent_id
-  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text`
+  where e.kind = 'environment' and e.spec ->> 'cluster_id' = $1::text order by r.host`
 
 const readRoutes = async (context: Context) => {
   const spec = await readCluster(context, context.db)
   if ((await engineOf(context, context.db)) === null) return { results: (spec.routes ?? []) as KeptRoute[] }
-  const [row] = await context.db.query<{ text: string }>(hostsSql, [context.node.id])
-  return new JsonText(row!.text)
+  const { db, node, principal } = context
+  const rows = await db.query<KeptRoute & { projectId: string; mode: Mode }>(hostsSql, [node.id])
+  // A route has no id by which a list is narrowed to what a custom role sees.
+  const seen = rows.filter((row) => !isSelective(principal) || mayReadAt(principal, { ...row, clusterId: node.id }))
+  return { results: seen.map(({ destination, target, description }) => ({ destination, target, description })) }
 }
 
 const replaceRoutes = async (context: Context<{ routes: KeptRoute[] }>) => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { applicationBody, type Call, type Json, newPlace, startApi } from '../../../test/support/api.ts'
+import { applicationBody, type Call, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { audience, startIdentityProvider } from '../../../test/support/peers/identity-provider.ts'
 import { until } from '../../../test/support/until.ts'
 import { builtInRoles, modes } from '../../api/auth/permissions.ts'
@@ -213,6 +213,12 @@ test('what was made with a token that somebody loses is lost with it, though the
 test('what a custom role has no access to is in no list, and is not there when asked for', async () => {
   const [seen, hidden] = [await newPlace(api), await newPlace(api)]
   const production = await call('POST', `/project/${seen.projectId}/environment`, { name: 'prod', mode: 'PRODUCTION' })
+  for (const { id, name } of [
+    { id: seen.environmentId, name: 'open' },
+    { id: hidden.environmentId, name: 'secret' },
+    { id: production.body.id, name: 'secret' },
+  ])
+    await newApplication(api, id, { name })
   const role = await newRole('narrow', {
     [seen.projectId]: { is_admin: false, permissions: grant('DEVELOPMENT', 'MANAGER') },
   })
@@ -242,6 +248,11 @@ test('what a custom role has no access to is in no list, and is not there when a
   assert.equal((await create({ name: 'more', mode: 'DEVELOPMENT' })).status, 201)
   assert.equal((await create({ name: 'evil', mode: 'PRODUCTION' })).status, 404)
   assert.equal((await bob('PUT', `/environment/${seen.environmentId}`, { mode: 'PRODUCTION' })).status, 404)
+  await editRole(role, {}, 'ADMIN')
+  const targetsFor = async (by: Call) =>
+    (await by('GET', `${base}/cluster/${api.clusterId}/routingTable`)).body.results.map((each: Json) => each.target)
+  assert.deepEqual([...new Set(await targetsFor(bob))], ['open:3000'])
+  assert.ok((await targetsFor(call)).includes('secret:3000'))
   const variable = (parent: string, scope: string) =>
     bob('POST', '/variable', {
       key: 'A',
