@@ -58,7 +58,13 @@ test('the log is narrowed by time, kind, origin, maker and project', async () =>
   assert.equal(await count('origin=API'), all.length - 2)
   assert.equal(await count(`triggeredBy=${encodeURIComponent('first start')}`), 2)
   assert.equal(await count(`serviceProjectId=${made[0]}`), 1)
-  for (const wrong of ['eventType=NOTHING', 'fromTimestamp=then', 'continueToken=x', 'pageSize=1000'])
+  for (const wrong of [
+    'eventType=NOTHING',
+    'fromTimestamp=then',
+    'toTimestamp=-271821-04-20',
+    'continueToken=x',
+    'pageSize=1000',
+  ])
     assert.equal((await call('GET', `${events}?${wrong}`)).status, 400, wrong)
 })
 

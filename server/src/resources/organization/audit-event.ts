@@ -74,13 +74,16 @@ const eventQuery = Type.Object({
 /** Its defaults are filled in. */
 type EventQuery = Type.Static<typeof eventQuery> & { pageSize: number }
 
+/** The database knows no years that are as early as some of this language. */
+const earliestMs = Date.parse('0001-01-01T00:00:00Z')
+
 /** Clients send a time as text or as a number since 1970, whose length gives the unit: seconds to nanoseconds. */
 const unitOf = (digits: number): number => Math.max(-1, Math.floor((digits - 11) / 3))
 
 const momentOf = (text: string | undefined, field: string): Date | null => {
   if (text === undefined || text === '') return null
   const moment = /^\d{9,20}$/.test(text) ? new Date(Number(text) / 1000 ** unitOf(text.length)) : new Date(text)
-  if (Number.isNaN(moment.getTime()))
+  if (!(moment.getTime() >= earliestMs))
     throw badRequest(`${field}: must be a date and time`, [{ field: `/${field}`, message: 'must be a date and time' }])
   return moment
 }
