@@ -302,6 +302,14 @@ test('the commits of a helm service are those of its chart, or of its values', a
   assert.deepEqual([await newest('chart'), await newest('values')], ['Second', 'Other'])
 })
 
+test('a git token that has expired is said to have, whatever is asked of a repository', async () => {
+  const git_token_id = await newToken('BITBUCKET', { expired_at: '2020-01-01' })
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: guarded.url('shop'), git_token_id }
+  const { status, body } = await call('POST', `/environment/${environmentId}/inspectRepository`, { git_repository })
+  assert.deepEqual([status, body.code], [400, 'git_token_expired'])
+})
+
 test('who uses a git token is counted, listed and keeps it from being deleted', async () => {
   const id = await newToken('GITHUB')
   const { environmentId } = await newPlace(api)

@@ -108,8 +108,10 @@ const findBranches = async (
     throw badRequest('name: must be a repository in the form owner/name')
   const token = await readProviderToken(context, name)
   const { url } = await findRepository(context, name, token, repository)
-  const source = await gitSourceFor(context, { url, branch: 'main', git_token_id: token.id })
-  const branches = await askingGit((signal) => context.parts.builder.branches(source, signal))
+  const git = { url, branch: 'main', git_token_id: token.id }
+  const branches = await askingGit(async (signal) =>
+    context.parts.builder.branches(await gitSourceFor(context, git), signal),
+  )
   return branches.map((branch) => ({ name: branch }))
 }
 

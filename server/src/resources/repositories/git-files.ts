@@ -130,8 +130,10 @@ const inspectRepository = operation({
     const { body, db, principal, parts } = context
     await checkRefs(db, inspectBody, body, principal.organizationId)
     const asked = body.git_repository as { branch?: string }
-    const source = await gitSourceFor(context as Context, completeGitRepository(body.git_repository))
-    const branches = await askingGit((signal) => parts.builder.branches(source, signal))
+    const git = completeGitRepository(body.git_repository)
+    const branches = await askingGit(async (signal) =>
+      parts.builder.branches(await gitSourceFor(context as Context, git), signal),
+    )
     const branch = branchOf(asked.branch, branches)
     const files = branches.includes(branch)
       ? await readFiles(context as Context, { git_repository: { ...body.git_repository, branch } }, isDockerfile)
