@@ -57,7 +57,8 @@ const pathOf = ({ pathname }: URL): string => {
   }
 }
 
-const isOfHost = (repository: URL, api: URL): boolean =>
+/** Whether a repository is at the host of this API: at the same name, or that without `api.`. Pure. */
+export const isOfHost = (repository: URL, api: URL): boolean =>
   repository.hostname === api.hostname || `api.${repository.hostname}` === api.hostname
 
 /** `owner/name` of a repository at the host of this API; null for one elsewhere. Pure. */

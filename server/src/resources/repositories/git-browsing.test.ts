@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { after, test } from 'node:test'
-import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { applicationBody, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { startGitServer } from '../../../test/support/peers/git-server.ts'
 import { createMirrors } from '../../builds/git/git.ts'
 import { openGitPlace, removeGitPlace } from '../../builds/git/place.ts'
@@ -308,6 +308,36 @@ test('a git token that has expired is said to have, whatever is asked of a repos
   const git_repository = { url: guarded.url('shop'), git_token_id }
   const { status, body } = await call('POST', `/environment/${environmentId}/inspectRepository`, { git_repository })
   assert.deepEqual([status, body.code], [400, 'git_token_expired'])
+})
+
+test('only who administers the organization may have a git token sent to another host than its own', async () => {
+  const git_token_id = await newToken('BITBUCKET', { git_api_url: 'https://api.bitbucket.org/2.0' })
+  const { environmentId } = await newPlace(api)
+  const git_repository = { url: guarded.url('shop'), branch: 'main', git_token_id }
+  const writer = api.as(await api.newToken(['Write']))
+  const infra = { ...git_repository, root_path: '/infra' }
+  const asks: [string, object][] = [
+    [`/environment/${environmentId}/inspectRepository`, { git_repository }],
+    [`/environment/${environmentId}/checkDockerfile`, { git_repository, dockerfile_path: 'Dockerfile' }],
+    [`/environment/${environmentId}/checkHelmRepository`, { git_repository }],
+    [`${base}/listDirectoriesFromGitRepository`, git_repository],
+    [`${base}/parseTerraformVariablesFromGitRepo`, { git_repository: infra }],
+    [`/environment/${environmentId}/application`, { ...applicationBody('leak'), git_repository }],
+  ]
+  const heard = guarded.requests.length
+  for (const [path, body] of asks) {
+    const { status, body: answer } = await writer('POST', path, body)
+    assert.deepEqual([path, status, answer.code], [path, 400, 'git_token_elsewhere'])
+  }
+  assert.equal(guarded.requests.length, heard)
+  // What an administrator has set up stays, sent back whole as well; another repository does not come in its place.
+  const { id } = await newApplication(api, environmentId, { git_repository })
+  const path = `/application/${id}`
+  const { body: kept } = await writer('GET', path)
+  assert.equal((await writer('PUT', path, { ...kept, description: 'mine' })).status, 200)
+  const moved = await writer('PUT', path, { ...kept, git_repository: { ...git_repository, url: open.url('shop') } })
+  assert.equal(moved.body.code, 'git_token_elsewhere')
+  assert.equal((await call('POST', asks[0]![0], asks[0]![1])).status, 200)
 })
 
 test('who uses a git token is counted, listed and keeps it from being deleted', async () => {

@@ -37,6 +37,7 @@ import {
   providers,
   readProviderToken,
 } from './git-provider.ts'
+import { refuseTokensElsewhere } from './token-reach.ts'
 
 const patienceMs = 30_000
 
@@ -175,6 +176,7 @@ const listFolders = operation({
   answer: Results(Text(4096)),
   async run(context) {
     await checkRefs(context.db, repositoryBody, context.body, context.principal.organizationId)
+    await refuseTokensElsewhere(context.db, context.principal, context.body)
     const git = completeGitRepository(context.body)
     const folder = plainPath(git.root_path)
     const names = await askingGit(async (signal) =>

@@ -14,6 +14,7 @@ import { badRequest, DeploymentError, invalidField } from '../../lib/errors.ts'
 import { completeGitRepository, GitRepositoryToRead, insidePath, plainPath } from '../service/git-source.ts'
 import { readDeclarations, readValues } from '../terraform/module-text.ts'
 import { askingGit, gitSourceFor } from './git-browsing.ts'
+import { refuseTokensElsewhere } from './token-reach.ts'
 
 interface Asked {
   git_repository: unknown
@@ -21,6 +22,7 @@ interface Asked {
 
 /** The wanted files below the root path; paths are relative to it. */
 const readFiles = async (context: Context, body: Asked, isWanted: (path: string) => boolean) => {
+  await refuseTokensElsewhere(context.db, context.principal, body)
   const git = completeGitRepository(body.git_repository)
   const files = await askingGit(async (signal) =>
     context.parts.builder.files(await gitSourceFor(context, git), plainPath(git.root_path), isWanted, signal),
@@ -129,6 +131,7 @@ const inspectRepository = operation({
   async run(context) {
     const { body, db, principal, parts } = context
     await checkRefs(db, inspectBody, body, principal.organizationId)
+    await refuseTokensElsewhere(db, principal, body)
     const asked = body.git_repository as { branch?: string }
     const git = completeGitRepository(body.git_repository)
     const branches = await askingGit(async (signal) =>

@@ -32,6 +32,7 @@ import { usualLimits } from '../../limits/limits.ts'
 import { refuseTooMuch } from '../../limits/service-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../../store/tree.ts'
+import { refuseTokensElsewhere } from '../repositories/token-reach.ts'
 import { type GitPath, isRefusedSql, repositorySql, withHead, withRepository } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
@@ -176,6 +177,17 @@ const viewOf =
 const insertState = `insert into service_state (service_id, environment_id, organization_id, kind)
   values ($1, $2, $3, $4)`
 
+const validating = ({ git, validate }: ServiceDefinition): Pick<ResourceDefinition, 'validate'> => {
+  if (git === undefined) return validate === undefined ? {} : { validate }
+  return {
+    async validate(sent, context, change) {
+      const spec = (await validate?.(sent as Spec & Common, context, change)) ?? sent
+      await refuseTokensElsewhere(change.db, context.principal, spec, change.previous?.spec)
+      return spec
+    },
+  }
+}
+
 const writtenOf =
   ({ kind, written }: ServiceDefinition): NonNullable<ResourceDefinition['written']> =>
   async (tx, spec, context, change) => {
@@ -253,7 +265,7 @@ export const service = <Schema extends TObject, Kept = FieldsOf<Schema>>(
     ...(definition.generated === undefined ? {} : { generated: definition.generated }),
     record: recordOf(definition),
     columns: columnsOf(definition),
-    ...(definition.validate === undefined ? {} : { validate: definition.validate }),
+    ...validating(definition),
     around: aroundOf(definition),
     listQuery: ListQuery,
     listed,
