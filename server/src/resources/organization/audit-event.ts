@@ -62,7 +62,7 @@ type Filters = Type.Static<typeof Filters>
 
 const eventQuery = Type.Object({
   ...filters,
-  pageSize: Maybe(Whole(1, 100, { default: 20 })),
+  pageSize: Maybe(Whole(1, 100, { default: 10 })),
   continueToken: Maybe(Text(80)),
   stepBackToken: Maybe(Text(80)),
   targetId: Maybe(Uuid()),
