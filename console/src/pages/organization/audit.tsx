@@ -287,7 +287,7 @@ export const Audit = ({ organizationId }: Props) => {
     queryKey: ['audit', organizationId, query],
     initialPageParam: '',
     queryFn: ({ pageParam }) =>
-      fetchPage(organizationId, { ...query, ...(pageParam === '' ? {} : { continueToken: pageParam }) }),
+      fetchPage(organizationId, { pageSize: 50, ...query, ...(pageParam === '' ? {} : { continueToken: pageParam }) }),
     getNextPageParam: ({ links }) =>
       links.next === undefined ? null : new URL(links.next, location.origin).searchParams.get('continueToken'),
   })
