@@ -21,9 +21,9 @@ interface Props<Row> {
 const few = 100
 const whole: RowPlace = {}
 
-/** Rows come and go so many at a time: in most frames of a scroll what is there then stays as it is. */
 const step = 24
 
+/** Rows come and go `step` at a time: in most frames of a scroll what is there then stays as it is. */
 export const inSteps = (range: Range): number[] => {
   const startIndex = range.startIndex - (range.startIndex % step)
   const endIndex = Math.min(range.count, range.endIndex - (range.endIndex % step) + step) - 1

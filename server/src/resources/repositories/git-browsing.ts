@@ -75,6 +75,12 @@ export const gitSourceFor = async (
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
+/** The same for a repository that the caller names. Throws where its git token may not be sent. */
+export const sourceAskedFor = async (context: Context, git: GitRepositorySpec): Promise<GitSource> => {
+  await refuseTokensElsewhere(context.db, context.principal, git)
+  return gitSourceFor(context, git)
+}
+
 const Repository = Type.Object(
   {
     id: Text(),
@@ -176,11 +182,10 @@ const listFolders = operation({
   answer: Results(Text(4096)),
   async run(context) {
     await checkRefs(context.db, repositoryBody, context.body, context.principal.organizationId)
-    await refuseTokensElsewhere(context.db, context.principal, context.body)
     const git = completeGitRepository(context.body)
     const folder = plainPath(git.root_path)
     const names = await askingGit(async (signal) =>
-      context.parts.builder.folders(await gitSourceFor(context, git), folder, signal),
+      context.parts.builder.folders(await sourceAskedFor(context, git), folder, signal),
     )
     return { results: names.map((name) => (folder === '' ? name : `${folder}/${name}`)) }
   },

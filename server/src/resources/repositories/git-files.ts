@@ -13,8 +13,7 @@ import { declaredArgs, parseDockerfile } from '../../builds/preparation/dockerfi
 import { badRequest, DeploymentError, invalidField } from '../../lib/errors.ts'
 import { completeGitRepository, GitRepositoryToRead, insidePath, plainPath } from '../service/git-source.ts'
 import { readDeclarations, readValues } from '../terraform/module-text.ts'
-import { askingGit, gitSourceFor } from './git-browsing.ts'
-import { refuseTokensElsewhere } from './token-reach.ts'
+import { askingGit, sourceAskedFor } from './git-browsing.ts'
 
 interface Asked {
   git_repository: unknown
@@ -22,10 +21,9 @@ interface Asked {
 
 /** The wanted files below the root path; paths are relative to it. */
 const readFiles = async (context: Context, body: Asked, isWanted: (path: string) => boolean) => {
-  await refuseTokensElsewhere(context.db, context.principal, body)
   const git = completeGitRepository(body.git_repository)
   const files = await askingGit(async (signal) =>
-    context.parts.builder.files(await gitSourceFor(context, git), plainPath(git.root_path), isWanted, signal),
+    context.parts.builder.files(await sourceAskedFor(context, git), plainPath(git.root_path), isWanted, signal),
   )
   return files.sort((a, b) => (a.path < b.path ? -1 : 1))
 }
@@ -131,11 +129,10 @@ const inspectRepository = operation({
   async run(context) {
     const { body, db, principal, parts } = context
     await checkRefs(db, inspectBody, body, principal.organizationId)
-    await refuseTokensElsewhere(db, principal, body)
     const asked = body.git_repository as { branch?: string }
     const git = completeGitRepository(body.git_repository)
     const branches = await askingGit(async (signal) =>
-      parts.builder.branches(await gitSourceFor(context as Context, git), signal),
+      parts.builder.branches(await sourceAskedFor(context as Context, git), signal),
     )
     const branch = branchOf(asked.branch, branches)
     const files = branches.includes(branch)
