@@ -19,6 +19,12 @@ const createScene = async () => {
   const lost = new Set<string>()
   const isHeld = async (_organizationId: string, image: string): Promise<boolean> => !lost.has(image)
   Object.assign(world.runtime.images, { isHeld })
+  const { apply } = world.runtime.instances
+  const applyHeld: typeof apply = async (workload, ...rest) => {
+    if (lost.has(workload.image)) throw new DeploymentError('image_missing', `There is no ${workload.image}.`)
+    return apply(workload, ...rest)
+  }
+  Object.assign(world.runtime.instances, { apply: applyHeld })
   const engine = await start(world)
   const id = await addService(world)
   await ask(engine, world, 'DEPLOY', [{ id }])
@@ -91,6 +97,23 @@ test('a build that fails is told with its reason, tried again after ever longer 
   await ask(engine, world, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, world, id), 'DEPLOYED')
   assert.equal((await status()).error, undefined)
+})
+
+test('a build that fails before its beginning could be told is told within 10 s all the same', async () => {
+  const { world, status, lose } = await createScene()
+  const { query } = world.database
+  let isMissed = false
+  // As where the deployment has begun by then: the row is left to it.
+  world.database.query = async <R extends object>(...[text, values]: Parameters<typeof query>): Promise<R[]> => {
+    if (isMissed || !/^update service_state set running_state = \$2/.test(String(text))) return query<R>(text, values)
+    isMissed = true
+    return []
+  }
+  await lose(new DeploymentError('build_failed', 'The build failed: the disk is away.'))
+  const isTold = async () => (await status()).running_state === 'ERROR'
+  await until(isTold, { what: 'its running state', timeoutMs: 10_000 })
+  assert.ok(isMissed)
+  assert.match((await status()).error!.message, /removed from the cluster/)
 })
 
 test('it is asked for once by several servers, never beside a deployment of a user, and not for what is stopped', async () => {

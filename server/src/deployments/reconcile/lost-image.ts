@@ -64,6 +64,9 @@ const note = (tx: Queryable, { serviceId, id }: Release, deploymentId: string, a
 const lost = 'The image of the running version was removed from the cluster'
 const problem = (message: string): Problem => ({ code: 'image_lost', message })
 
+export const beingBuilt = problem(`${lost}: it is being built again.`)
+export const beingPulled = problem(`${lost}: it is being pulled again.`)
+
 const waiting = ({ attempts, reason }: Row, pauseMs: number): Problem => {
   const next = `attempt ${attempts} of ${pausesMs.length}; the next one within ${Math.ceil(pauseMs / minute)} min`
   return problem(`${lost}, and it could not be built again (${next}): ${reason ?? 'the deployment failed.'}`)
@@ -103,7 +106,7 @@ const decide = async (parts: DeploymentParts, tx: Queryable, release: Release): 
     requestPartsOf(parts),
   )
   await note(tx, release, deploymentId, attempts + 1)
-  return problem(`${lost}: it is being built again.`)
+  return beingBuilt
 }
 
 export const buildLostImage = async (parts: DeploymentParts, release: Release): Promise<Problem | null> => {
@@ -115,5 +118,3 @@ export const buildLostImage = async (parts: DeploymentParts, release: Release): 
     throw error
   }
 }
-
-export const beingPulled = problem(`${lost}: it is being pulled again.`)

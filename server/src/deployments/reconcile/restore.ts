@@ -13,7 +13,7 @@ import { hasNoImage } from '../release/workload.ts'
 import { runningAs, stoppedAs } from '../run/rollout.ts'
 import { atScale } from '../scaling/rows.ts'
 import type { Problem } from '../status/problems.ts'
-import { beingPulled, buildLostImage } from './lost-image.ts'
+import { beingBuilt, beingPulled, buildLostImage } from './lost-image.ts'
 import type { Tell } from './shown.ts'
 
 interface Wanted extends ServiceKey {
@@ -60,7 +60,8 @@ export const findLost = async (
   if (release.source === null) {
     const problem = await buildLostImage(parts, release)
     await tell(current, problem)
-    return problem === null ? 'busy' : 'lost'
+    // It may have begun before that could be told: whoever looks again tells how it ended.
+    return problem === null || problem === beingBuilt ? 'busy' : 'lost'
   }
   await tell(current, beingPulled)
   await ensureImage(parts, cluster, release, () => {}, signal)
