@@ -158,7 +158,7 @@ const fork = async (scene: Scene): Promise<string> => {
   const { id } = await newApplication(scene, 'forks', forks, limits)
   const held = { pids: 0, memoryMb: 0 }
   const figures = await holdP99('forks', scene, id, async () => void Object.assign(held, await limitsOf(nap)))
-  assert.ok(held.pids <= 4096, `${held.pids} processes are allowed`)
+  assert.ok(held.pids <= 2048, `${held.pids} processes are allowed`)
   assert.equal(held.memoryMb, 1024)
   assert.equal(await traces(nap), 0)
   return `${figures}, at most ${held.pids} processes`

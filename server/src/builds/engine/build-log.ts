@@ -23,7 +23,9 @@ export const createBuildLog = (secrets: readonly string[], onLog: (text: string)
   let tail = ''
   const pass = (text: string): void => {
     if (text === '') return
-    tail = (tail + text).slice(-tailChars)
+    tail += text
+    // Cut now and then only: each cut copies what stays.
+    if (tail.length > 4 * tailChars) tail = tail.slice(-tailChars)
     if (room === 0) return
     onLog(text.slice(0, room))
     room = Math.max(0, room - text.length)
@@ -34,6 +36,7 @@ export const createBuildLog = (secrets: readonly string[], onLog: (text: string)
     end: () => pass(masker.end()),
     lastLines: () =>
       tail
+        .slice(-tailChars)
         .split('\n')
         .filter((line) => line.trim() !== '')
         .slice(-tailLines)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createFrames } from './container-output.ts'
+import { createFrames, createPace } from './container-output.ts'
 
 const frame = (stream: number, text: string | Buffer): Buffer => {
   const body = Buffer.from(text as string)
@@ -25,4 +25,15 @@ test('frames are taken apart whatever pieces they come in, and letters of two by
     for (let at = 0; at < all.length; at += size) text += read(all.subarray(at, at + size))
     assert.equal(text, 'one\ntwo\n€')
   }
+})
+
+test('the first 4 MB of an output are read without a pause, the rest at 10 MB/s', () => {
+  const mb = 2 ** 20
+  const pauseAfter = createPace()
+  for (let n = 0; n < 64; n += 1) assert.equal(pauseAfter(mb / 16), 0)
+  let ms = 0
+  for (let n = 0; n < 1600; n += 1) ms += pauseAfter(mb / 16)
+  assert.ok(Math.abs(ms - (100 * mb) / 10_000) < 10, `${ms} ms`)
+  const pauses = Array.from({ length: 100 }, () => pauseAfter(4096))
+  assert.ok(pauses.every((each) => each === 0 || each >= 5))
 })

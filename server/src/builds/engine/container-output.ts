@@ -1,9 +1,28 @@
 /** The output of a container that is about to start, both streams as one text, not stored by the engine. */
 import { StringDecoder } from 'node:string_decoder'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 
 const headerBytes = 8
+const freeBytes = 4 * 2 ** 20
+const bytesPerMs = 10_000
+const shortestPauseMs = 5
+
+/**
+ * How long to wait (ms) after so many more bytes of one output: from the fifth megabyte on it is read at 10 MB/s.
+ * The engine's and our own work with it is limited by no container: a step that prints without end would slow the API.
+ */
+export const createPace = () => {
+  let free = freeBytes
+  let owedMs = 0
+  return (bytes: number): number => {
+    owedMs += Math.max(0, bytes - free) / bytesPerMs
+    free = Math.max(0, free - bytes)
+    const ms = owedMs < shortestPauseMs ? 0 : owedMs
+    owedMs -= ms
+    return ms
+  }
+}
 
 /** Splits the stream of an attached container into frames, whatever chunks they come in. */
 export const createFrames = () => {
@@ -42,11 +61,13 @@ export async function* readOutput(engine: Engine, id: string, signal: AbortSigna
   try {
     await engine.call('POST', `/containers/${id}/start`, { signal, deadlineMs: 120_000 })
     const read = createFrames()
-    for await (const chunk of stream) {
-      const text = read(chunk as Buffer)
+    const pauseAfter = createPace()
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      const text = read(chunk)
       if (text !== '') yield text
+      const ms = pauseAfter(chunk.length)
       // Whoever else waits for us takes a turn: a step can print faster than we read.
-      await nextTurn()
+      await (ms === 0 ? nextTurn() : pause(ms, undefined, { signal }))
     }
   } finally {
     stream.destroy()

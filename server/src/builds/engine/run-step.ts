@@ -8,7 +8,10 @@ import type { BuildLeftovers } from './build-containers.ts'
 import { readOutput } from './container-output.ts'
 import { commandOf, configAfter, type ImageDetail, withArgs, withPrelude } from './image-config.ts'
 
-const pidsLimit = 4096
+/** Where the last of 4096 processes ends, Linux holds up everybody for up to 50 ms; of half as many, for 10. */
+const pidsLimit = 2048
+/** A quarter of what a service has: where processors are short, builds wait before what is running does. */
+const cpuShares = 256
 const maxComment = 4000
 const commitMs = 20 * 60_000
 
@@ -52,6 +55,7 @@ const hostConfig = ({ networkMode, limits, mounts }: Step) => {
     PidsLimit: pidsLimit,
     Memory: bytes,
     MemorySwap: bytes,
+    CpuShares: cpuShares,
     CpuPeriod: 100_000,
     CpuQuota: Math.max(1000, Math.round(limits.cpuMillicores * 100)),
     LogConfig: { Type: 'none' },
