@@ -8,8 +8,8 @@ import type {
   DeploymentAction,
   DeploymentRequest,
   ServiceRequest,
-  TaskEvent,
 } from '../deployments/deployments.ts'
+import { wordsOf } from '../deployments/status/audit.ts'
 import { auditTargetOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { writeAudit } from '../store/tree.ts'
@@ -77,29 +77,6 @@ export interface ActionRequest {
   services: DeploymentRequest['services']
 }
 
-/** The words of the audit log for a forced event. */
-const forcedWords: Record<TaskEvent, string> = {
-  START: 'FORCE_RUN_DEPLOY',
-  STOP: 'FORCE_RUN_STOP',
-  DELETE: 'FORCE_RUN_DELETE',
-  CRON: 'FORCE_RUN',
-  PLAN: 'DEPLOY_DRY_RUN',
-  UNLOCK: 'TERRAFORM_FORCE_UNLOCK',
-  MIGRATE: 'TERRAFORM_MIGRATE_STATE',
-}
-
-const wordOf = (action: DeploymentAction, { forceEvent, redeploy }: ServiceRequest): string => {
-  if (action !== 'DEPLOY') return action
-  if (forceEvent !== undefined) return forcedWords[forceEvent]
-  return redeploy === true ? 'REDEPLOY' : action
-}
-
-/** The action, or the narrower word that holds for all of its services. */
-const auditWord = ({ action, services }: ActionRequest): string => {
-  const [word, ...others] = new Set(services.map((service) => wordOf(action, service)))
-  return word === undefined || others.length > 0 ? action : word
-}
-
 const place = (context: Context): { projectId: string | null; environmentId: string | null } =>
   context.node.kind === 'environment'
     ? { projectId: context.node.parentId, environmentId: context.node.id }
@@ -119,7 +96,8 @@ export const request = async (tx: Queryable, context: Context, wish: ActionReque
   const target = { target: auditTargetOf(node.kind) }
   const change = { deployment_request_id: accepted.deploymentId, execution_id: accepted.executionId }
   const audit = auditOf(context, 'UPDATE', target, place(context), change)
-  await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: `TRIGGER_${auditWord(wish)}` })
+  const { asked } = wordsOf(wish.action, wish.services)
+  await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: asked })
   return accepted
 }
 

@@ -95,6 +95,8 @@ export interface Audit {
   projectId: string | null
   environmentId: string | null
   change: string | null
+  /** What the fields of `change` were before. */
+  original?: string | null
   origin: string
   triggeredBy: string
   actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
@@ -106,7 +108,8 @@ export interface Audit {
 }
 
 const auditInsert = `insert into event (id, organization_id, event_type, target_type, sub_target_type, target_id,
-  target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id, actor_type, actor_id)`
+  target_name, project_id, environment_id, change, origin, triggered_by, user_agent, request_id, actor_type, actor_id,
+  original, created_at)`
 
 const auditValues = (audit: Audit): unknown[] => [
   audit.eventId,
@@ -122,13 +125,15 @@ const auditValues = (audit: Audit): unknown[] => [
   audit.requestId,
   audit.actorType,
   audit.actorId,
+  audit.original ?? null,
 ]
 
 /** The audit row for a statement whose changed rows are called `n`; its values begin at `$first`. */
-const auditSql = (first: number): string => {
+const auditSql = (first: number, original = `$${first + 13}::jsonb`): string => {
   const $ = (offset: number): string => `$${first + offset}`
   return `${auditInsert} select ${$(0)}, n.organization_id, ${$(1)}, ${$(2)}, ${$(3)}, n.id, n.name, ${$(4)}::uuid,
-    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid from n`
+    ${$(5)}::uuid, ${$(6)}::jsonb, ${$(7)}, ${$(8)}, ${$(9)}, ${$(10)}, ${$(11)}, ${$(12)}::uuid,
+    ${original}, clock_timestamp() from n`
 }
 
 export interface NewNode {
@@ -196,7 +201,10 @@ export const updateNode = async (
   return row!.record
 }
 
-const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditSql(2)}) select id from n`
+const wholeSql = `coalesce($15::jsonb, jsonb_build_object('name', n.name) || n.spec)`
+
+const deleteSql = `with n as (delete from node where id = $1 returning *), audit as (${auditSql(2, wholeSql)})
+  select id from n`
 
 /** Deletes a row and everything below it; false if it no longer exists. */
 export const deleteNode = async (db: Queryable, id: string, audit: Audit): Promise<boolean> =>
@@ -209,7 +217,10 @@ export const writeAudit = async (
   target: { id: string | null; name: string | null },
   audit: Omit<Audit, 'eventType'> & { eventType: string },
 ): Promise<void> => {
-  await db.query(`${auditInsert} values ($1, $14, $2, $3, $4, $15, $16, $5, $6, $7, $8, $9, $10, $11, $12, $13)`, [
+  // What was asked for comes before what of it is queued in the same transaction.
+  const at = audit.eventType.startsWith('TRIGGER_') ? 'now()' : 'clock_timestamp()'
+  const values = `$1, $15, $2, $3, $4, $16, $17, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, ${at}`
+  await db.query(`${auditInsert} values (${values})`, [
     ...auditValues(audit as Audit),
     organizationId,
     target.id,

@@ -11,6 +11,7 @@ import { mayReadIn } from '../api/auth/access.ts'
 import type { Area, Place } from '../api/auth/permissions.ts'
 import type { Principal } from '../api/auth/principal.ts'
 import type { Parts } from '../api/parts.ts'
+import { stateWords } from '../deployments/status/audit.ts'
 import { createLoop } from '../work/loop.ts'
 import type { Sink } from './sink.ts'
 
@@ -105,11 +106,11 @@ const locationsSql = `select n.id, n.organization_id as "organizationId",
   from node n left join node e on e.id = n.parent_id and e.kind = 'environment'
   where n.id = any($1) and (n.kind in ('project', 'environment') or e.id is not null)`
 
-/** Changes of these organizations since $2 that are not in $3. */
+/** Changes of these organizations since $2 that are not in $3. Of services, words of $4 tell of states, as live states do. */
 const noticesSql = `select id as event_id, organization_id, target_type as kind, sub_target_type as part,
     event_type as verb, target_id as id, project_id, environment_id
   from event where organization_id = any($1) and created_at > $2::timestamptz - interval '${overlapSeconds} s'
-    and id <> all($3) order by created_at limit ${mostWaiting + 1}`
+    and id <> all($3) and (target_type = 'CLUSTER' or event_type <> all($4)) order by created_at limit ${mostWaiting + 1}`
 
 const tell = async (follower: Follower): Promise<void> => {
   const { sink, waiting } = follower
@@ -139,7 +140,12 @@ const createReading = (database: HubParts['database']) => {
   return async (organizationIds: string[]): Promise<Notice[]> => {
     const [clock] = await database.query<{ now: string }>('select clock_timestamp()::text as now')
     const { now } = clock!
-    const found = await database.query<Notice>(noticesSql, [organizationIds, since ?? now, [...known.keys()]])
+    const found = await database.query<Notice>(noticesSql, [
+      organizationIds,
+      since ?? now,
+      [...known.keys()],
+      stateWords,
+    ])
     since = now
     readings += 1
     for (const { event_id: id } of found) known.set(id, readings)

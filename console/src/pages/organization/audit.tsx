@@ -1,6 +1,6 @@
 /** What was done, by whom, and what changed; filters are in the address. */
 import { Button, Select, TextInput } from '@mantine/core'
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useInfiniteQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
@@ -35,7 +35,19 @@ const pastWords: Record<string, string> = {
   TRIGGER_FORCE_RUN_DEPLOY: 'asked for the start run of',
   TRIGGER_FORCE_RUN_STOP: 'asked for the stop run of',
   TRIGGER_FORCE_RUN_DELETE: 'asked for the delete run of',
+  FORCE_RUN_SUCCEEDED: 'ran',
   FORCE_RUN_FAILED: 'failed to run',
+  FORCE_RUN_QUEUED: 'queued a run of',
+  FORCE_RUN_QUEUED_DEPLOY: 'queued the start run of',
+  FORCE_RUN_QUEUED_STOP: 'queued the stop run of',
+  FORCE_RUN_QUEUED_DELETE: 'queued the delete run of',
+  DRY_RUN: 'queued a plan of',
+  TRIGGER_TERRAFORM_FORCE_UNLOCK: 'asked to unlock the state of',
+  TERRAFORM_FORCE_UNLOCK_SUCCEEDED: 'unlocked the state of',
+  TERRAFORM_FORCE_UNLOCK_FAILED: 'failed to unlock the state of',
+  TRIGGER_TERRAFORM_MIGRATE_STATE: 'asked to move the state of',
+  TERRAFORM_MIGRATE_STATE_SUCCEEDED: 'moved the state of',
+  TERRAFORM_MIGRATE_STATE_FAILED: 'failed to move the state of',
   POLICY_FAILED: 'refused',
   SHELL: 'opened a shell in',
 }
@@ -46,6 +58,7 @@ const eventWords = (type: string): string =>
   lower(type)
     .replace(/^trigger (.*)$/, 'asked to $1')
     .replace(/^(.*) failed$/, 'failed to $1')
+    .replace(/^(.*) queued$/, 'queued to $1')
     .replace('dry run', 'plan')
 
 const originWords: Record<string, string> = {
@@ -57,9 +70,9 @@ const originWords: Record<string, string> = {
   TERRAFORM_PROVIDER: 'with Terraform',
 }
 
-const parse = (text: string): Change => {
+const parse = (text: string | null): Change => {
   try {
-    const value: unknown = JSON.parse(text)
+    const value: unknown = JSON.parse(text ?? '')
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Change) : {}
   } catch {
     return {}
@@ -76,49 +89,36 @@ const fetchPage = async (organizationId: string, query: Record<string, string | 
     }),
   )
 
-/**
- * The events of one thing before this one: what they wrote last is what a field was before. The log keeps what was
- * written, so that a field that nobody had written has no value before.
- */
-const usePrevious = (organizationId: string, event: Event) =>
-  useQuery({
-    queryKey: ['audit of', event.id],
-    queryFn: async () => {
-      const { events } = await fetchPage(organizationId, {
-        targetId: event.target_id ?? '',
-        toTimestamp: event.timestamp,
-        pageSize: 100,
-        ...(event.sub_target_type === null ? {} : { subTargetType: event.sub_target_type }),
-      })
-      const earlier = events.filter(({ id, sub_target_type: sub }) => id !== event.id && sub === event.sub_target_type)
-      return Object.assign({}, ...earlier.toReversed().map(({ change }) => parse(change))) as Change
-    },
-    enabled: event.event_type === 'UPDATE' && event.target_id !== null,
-    staleTime: Number.POSITIVE_INFINITY,
-  })
-
-const Diff = ({ organizationId, event }: Props & { event: Event }) => {
-  const { data: before } = usePrevious(organizationId, event)
-  const fields = Object.entries(parse(event.change)).filter(
-    ([field, value]) => before?.[field] === undefined || shown(before[field]) !== shown(value),
+const Diff = ({ event }: { event: Event }) => {
+  const [before, after] = [parse(event.original_change), parse(event.change)]
+  const fields = Object.entries({ ...before, ...after }).filter(
+    ([field]) => shown(before[field]) !== shown(after[field]),
   )
   return (
     <div className="stack tight">
       {fields.length === 0 ? <p className="dim small">No fields were written.</p> : null}
       <div className="diff">
-        {fields.map(([field, value]) => (
+        {fields.map(([field]) => (
           <div key={field} style={{ display: 'contents' }}>
             <span className="dim">{lower(field)}</span>
             <span className="wrap mono">
-              {before?.[field] === undefined ? null : (
+              {before[field] === undefined ? null : (
                 <>
-                  <del className="from">{shown(before[field]).slice(0, 2000)}</del> <span aria-hidden="true">→</span>
-                  <span className="hidden-text">becomes</span>{' '}
+                  <del className="from">{shown(before[field]).slice(0, 2000)}</del>{' '}
                 </>
               )}
-              <ins className="to" style={{ textDecoration: 'none' }}>
-                {shown(value).slice(0, 2000)}
-              </ins>
+              {after[field] === undefined ? null : (
+                <>
+                  {before[field] === undefined ? null : (
+                    <>
+                      <span aria-hidden="true">→</span> <span className="hidden-text">becomes</span>{' '}
+                    </>
+                  )}
+                  <ins className="to" style={{ textDecoration: 'none' }}>
+                    {shown(after[field]).slice(0, 2000)}
+                  </ins>
+                </>
+              )}
             </span>
           </div>
         ))}
@@ -128,7 +128,7 @@ const Diff = ({ organizationId, event }: Props & { event: Event }) => {
   )
 }
 
-const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
+const EventRow = ({ event }: { event: Event }) => {
   const [isOpen, open] = useState(false)
   const { project_name: project, environment_name: environment } = event
   return (
@@ -146,7 +146,7 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
           {event.triggered_by} <p className="small">{originWords[event.origin] ?? lower(event.origin)}</p>
         </td>
         <td className="tight">
-          {event.change === '' ? null : (
+          {event.change === '' && event.original_change === null ? null : (
             <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>
               Change
             </Button>
@@ -156,7 +156,7 @@ const EventRow = ({ organizationId, event }: Props & { event: Event }) => {
       {isOpen ? (
         <tr>
           <td colSpan={5}>
-            <Diff organizationId={organizationId} event={event} />
+            <Diff event={event} />
           </td>
         </tr>
       ) : null}
@@ -321,7 +321,7 @@ export const Audit = ({ organizationId }: Props) => {
                 </thead>
                 <tbody>
                   {rows.map((event) => (
-                    <EventRow key={event.id} organizationId={organizationId} event={event} />
+                    <EventRow key={event.id} event={event} />
                   ))}
                 </tbody>
               </table>

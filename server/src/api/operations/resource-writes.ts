@@ -121,6 +121,7 @@ export const auditOf = (
   target: { target: string; subTarget?: string },
   place: { projectId: string | null; environmentId: string | null },
   change: unknown,
+  original: unknown = null,
 ): Audit => ({
   eventId: newId(),
   eventType,
@@ -128,6 +129,7 @@ export const auditOf = (
   subTargetType: target.subTarget ?? null,
   ...place,
   change: change === null ? null : JSON.stringify(change),
+  original: original === null ? null : JSON.stringify(original),
   origin: context.origin,
   triggeredBy: context.principal.name,
   ...(context.isOwn === true ? ({ actorType: 'SYSTEM', actorId: null } as const) : actorOf(context.principal)),
@@ -264,6 +266,12 @@ const withoutFixed = ({ fixed = {} }: ResourceDefinition, body: Spec, kept: Spec
   return Object.fromEntries(Object.entries(body).filter(([field]) => fixed[field] === undefined))
 }
 
+/** The fields of a change as they were before it, without those that had no value. */
+export const valuesBefore = ({ name, spec }: Omit<Content, 'sealed'>, changes: object): Spec => {
+  const kept: Spec = { ...spec, name }
+  return Object.fromEntries(Object.keys(changes).flatMap((key) => (key in kept ? [[key, kept[key]]] : [])))
+}
+
 /** Changes rows of a kind: what the body leaves out stays. */
 export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { around = alone } = definition
@@ -288,7 +296,14 @@ const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
       const change: Change = { db: tx, id: node.id, parent, previous }
       const spec = (await definition.validate?.(merged, context, change)) ?? merged
       const content = { name: String(spec.name), spec: withoutName(spec), sealed: { ...previous.sealed, ...sealed } }
-      const audit = auditOf(context, 'UPDATE', definition.audit, placeOf(node), changes)
+      const audit = auditOf(
+        context,
+        'UPDATE',
+        definition.audit,
+        placeOf(node),
+        changes,
+        valuesBefore(previous, changes),
+      )
       const text = await orTranslated(updateNode(tx, update, node.id, content, principal.tokenId, audit))
       await definition.written?.(tx, { ...spec, name: content.name }, context, change)
       await definition.judge?.(tx, context, change)

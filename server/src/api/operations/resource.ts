@@ -40,6 +40,7 @@ export {
   type Spec,
   translateWrite,
   type Verb,
+  valuesBefore,
   type Write,
 } from './resource-writes.ts'
 

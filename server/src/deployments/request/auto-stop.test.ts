@@ -70,7 +70,10 @@ test('what runs is stopped when the hours end, and the same is started, at its v
   )
   const { events } = (await call('GET', `/organization/${api.organizationId}/events?pageSize=100`)).body
   assert.deepEqual(
-    events.filter(({ triggered_by: by }: Json) => by === 'auto-stop').map(({ event_type: type }: Json) => type),
+    events
+      .filter(({ triggered_by: by, target_type: target }: Json) => by === 'auto-stop' && target === 'ENVIRONMENT')
+      .map(({ event_type: type }: Json) => type)
+      .filter((type: string) => type.startsWith('TRIGGER_')),
     ['TRIGGER_DEPLOY', 'TRIGGER_STOP'],
   )
 })

@@ -14,6 +14,7 @@ import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
 import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest, Source } from '../deployments.ts'
 import { canonical } from '../release/workload.ts'
 import { writeDeploymentLines } from '../run/log.ts'
+import { type Told, wordsOf, writeGone, writeTold } from '../status/audit.ts'
 import {
   deployingActions,
   enqueueEvent,
@@ -224,6 +225,15 @@ const insertServices = async (
   }
 }
 
+/** What the audit log tells of: the services, and a whole environment before them. */
+const targetsOf = (request: DeploymentRequest, name: string, services: readonly ServiceRow[]): Told['target'][] =>
+  request.wholeEnvironment ? [{ kind: 'environment', id: request.environmentId, name }, ...services] : [...services]
+
+const queuedOf = ({ action, services }: DeploymentRequest, targets: readonly Told['target'][]): Told[] => {
+  const asked = new Map(services.map((service) => [service.id, [service]]))
+  return targets.map((target) => ({ word: wordsOf(action, asked.get(target.id) ?? services).queued, target }))
+}
+
 /** Something never deployed needs no engine to be deleted: its rows are all there is. */
 const deleteAtOnce = async (
   tx: Queryable,
@@ -268,9 +278,13 @@ export const requestDeployment = async (
   await refuseWhileDeleting(tx, request.environmentId)
   refuseImpossible(request, services)
   if (needsImage(request)) parts.disk?.refuseDeploy(request.organizationId)
-  if (await deleteAtOnce(tx, request, services)) return accepted(request.environmentId, newId(), 0, new Date())
+  if (await deleteAtOnce(tx, request, services)) {
+    await writeGone(tx, request, environment.projectId, targetsOf(request, environment.name, services))
+    return accepted(request.environmentId, newId(), 0, new Date())
+  }
   const deployment = await insertDeployment(tx, request)
   await insertServices(tx, request, deployment, services, parts)
+  await writeTold(tx, deployment.deploymentId, queuedOf(request, targetsOf(request, environment.name, services)))
   if (leftOut.length > 0) await writeDeploymentLines(tx, deployment.deploymentId, 'compare', leftOut)
   const queued = stateOf(request.action, 'queued')
   for (const service of services)

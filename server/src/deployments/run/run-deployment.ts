@@ -13,6 +13,7 @@ import type { DeploymentAction } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { isCancel } from '../request/canceled.ts'
 import { inStages } from '../request/stages.ts'
+import { type Told, wordsOf, writeTold } from '../status/audit.ts'
 import { stateOf } from '../status/states.ts'
 import { graceOf } from '../tasks/jobs.ts'
 import { actions, undo, undoStop } from './deploy.ts'
@@ -206,6 +207,16 @@ const removeEnvironment = async (parts: DeploymentParts, environmentId: string, 
   await runtime.removeEnvironment(environmentId, signal)
 }
 
+/** Of a whole environment, for the audit log. */
+const toldOf = ({ action, environmentId: id }: Claim, services: readonly ServiceRow[], ending: Ending): Told[] => {
+  if (ending === 'CANCELED') return []
+  const { done, failed } = wordsOf(
+    action as DeploymentAction,
+    services.map(({ requested }) => requested),
+  )
+  return [{ word: ending === 'SUCCEEDED' ? done : failed, target: { kind: 'environment', id, name: null } }]
+}
+
 const end = async (
   parts: DeploymentParts,
   claim: Claim,
@@ -225,6 +236,7 @@ const end = async (
     })
   if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)
   await withClaim(parts.database, claim, async (tx) => {
+    if (claim.wholeEnvironment) await writeTold(tx, claim.id, toldOf(claim, services, ending))
     if (deleted)
       await tx.query('delete from node where id = any($1)', [
         claim.wholeEnvironment ? [claim.environmentId] : services.map((service) => service.id),

@@ -11,6 +11,7 @@ import { type Claim, withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { specSql } from '../release/owners-labels.ts'
+import { type Told, wordsOf, writeTold } from '../status/audit.ts'
 import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
@@ -152,6 +153,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
     // A rollback that came to nothing counts no more.
     if (service.requested.releaseId !== undefined) await measure(tx, service.id)
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
+    await writeTold(tx, claim.id, toldOf(run, outcome))
     await enqueueEvent(tx, run.parts, eventKind(outcome), {
       ...claim,
       ...reference(claim),
@@ -162,6 +164,15 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
       reason: outcome.error?.message ?? null,
     })
   })
+
+/** For the audit log, where a cancel has its row already. */
+const toldOf = ({ claim, service }: ServiceRun, { kind, error }: Outcome): Told[] => {
+  const { done, failed } = wordsOf(claim.action as DeploymentAction, [service.requested])
+  if (kind === 'succeeded') return [{ word: done, target: service }]
+  if (kind !== 'failed') return []
+  const change = error === null ? {} : { error: { code: error.code, message: error.message } }
+  return [{ word: failed, target: service, change }]
+}
 
 const eventKind = (outcome: Outcome) =>
   outcome.kind === 'succeeded' || outcome.kind === 'failed' ? eventOf[outcome.kind] : 'DEPLOYMENT_CANCELLED'

@@ -10,6 +10,7 @@ import type { DeploymentAction } from '../deployments.ts'
 import { actionStatusOf, openStates, stateOf } from './states.ts'
 
 interface EnvironmentRow {
+  name: string
   projectId: string
   mode: string
 }
@@ -17,7 +18,7 @@ interface EnvironmentRow {
 /** Locks the environment, so that requests for it take turns. */
 export const lockEnvironment = async (tx: Queryable, id: string): Promise<EnvironmentRow> => {
   const [row] = await tx.query<EnvironmentRow>(
-    `select parent_id as "projectId", coalesce(spec ->> 'mode', 'DEVELOPMENT') as mode
+    `select name, parent_id as "projectId", coalesce(spec ->> 'mode', 'DEVELOPMENT') as mode
      from node where id = $1 and kind = 'environment' for no key update`,
     [id],
   )

@@ -11,6 +11,7 @@ import { ensureImage, pullDeadlineMs } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { type OpenedRelease, openRelease, type Release } from '../release/releases.ts'
 import { attempt } from '../run/steps.ts'
+import { writeRunEnd } from '../status/audit.ts'
 import { runTask, type TaskClaim } from './run.ts'
 import { createRunLog, type RunLog } from './run-log.ts'
 import { endTaskOf } from './state.ts'
@@ -117,9 +118,11 @@ const execute = async (parts: DeploymentParts, execution: Execution): Promise<vo
   }
   await told?.flush()
   const kept = opened?.release.workload.tasks?.[run.name]?.kept
-  const ours = await parts.database.transaction((tx) =>
-    finishRun(tx, run, { error, exitCode: execution.exitCode, kept }),
-  )
+  const ours = await parts.database.transaction(async (tx) => {
+    const isOurs = await finishRun(tx, run, { error, exitCode: execution.exitCode, kept })
+    if (isOurs && run.askedBy !== null) await writeRunEnd(tx, { ...run, askedBy: run.askedBy }, error)
+    return isOurs
+  })
   // What stays here is swept later.
   await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
   if (ours && opened !== null && isAlone(opened.release.workload))

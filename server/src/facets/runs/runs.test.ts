@@ -44,6 +44,12 @@ const ended = async (path: string, runId: string): Promise<Json> =>
     { what: 'the end of the run' },
   )
 
+/** What the audit log has of runs by hand, newest first. */
+const auditOf = async ({ id }: { id: string }): Promise<string[]> => {
+  const { events } = (await call('GET', `/organization/${api.organizationId}/events?targetId=${id}`)).body
+  return events.map((event: Json) => event.event_type).filter((word: string) => word.includes('FORCE_RUN'))
+}
+
 const textsOf = ({ body }: Json): string[] => body.results.map(({ message }: Json) => message)
 
 test('a run by hand prints what is read in its own log, in that of the job, in the streams and in the history', async () => {
@@ -58,6 +64,7 @@ test('a run by hand prints what is read in its own log, in that of the job, in t
   const run = await ended(job.path, asked.body.id)
   assert.deepEqual([run.state, run.exit_code, run.error, run.is_output_kept], ['SUCCEEDED', 0, null, true])
   assert.equal(typeof run.triggered_by, 'string')
+  assert.deepEqual(await auditOf(job), ['FORCE_RUN_SUCCEEDED', 'TRIGGER_FORCE_RUN'])
   const own = textsOf(await call('GET', `${job.path}/run/${run.id}/log`))
   assert.deepEqual([own[0], own.at(-1)], [`Run started by ${run.triggered_by}.`, 'Job finished.'])
   assert.ok(own.includes('tick tock'))
@@ -83,6 +90,7 @@ test('a failed run keeps its output, its exit code and a sentence', async () => 
   const run = await ended(job.path, body.id)
   assert.deepEqual([run.state, run.exit_code, run.error.code], ['FAILED', 3, 'task_failed'])
   assert.match(run.error.message, /exited with code 3/)
+  assert.deepEqual(await auditOf(job), ['FORCE_RUN_FAILED', 'TRIGGER_FORCE_RUN'])
   const texts = textsOf(await call('GET', `${job.path}/run/${run.id}/log`))
   assert.ok(texts.includes('about to fail'))
   assert.equal(texts.at(-1), run.error.message)

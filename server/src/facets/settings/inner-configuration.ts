@@ -38,10 +38,11 @@ export const changeInner = <T, Answer>(context: Context, wanted: InnerChange<T>,
     const { node, principal } = context
     const before = await lockNode(tx, node.id)
     if (before === null) throw notFound()
-    const kept = wanted.change((before.spec[wanted.field] as T | undefined) ?? wanted.empty)
+    const had = (before.spec[wanted.field] as T | undefined) ?? wanted.empty
+    const kept = wanted.change(had)
     await tx.query(update, [node.id, wanted.field, JSON.stringify(kept), principal.tokenId])
     const target = { target: auditTargetOf(node.kind), ...(wanted.subTarget && { subTarget: wanted.subTarget }) }
-    const audit = auditOf(context, 'UPDATE', target, placeOf(node), { [wanted.field]: kept })
+    const audit = auditOf(context, 'UPDATE', target, placeOf(node), { [wanted.field]: kept }, { [wanted.field]: had })
     await writeAudit(tx, principal.organizationId, node, { ...audit, eventType: wanted.eventType })
     return answer(kept)
   })

@@ -35,6 +35,6 @@ test('an Argo CD app is created, read, listed beside the other services, changed
   const { events } = await sent('GET', `/organization/${api.organizationId}/events?targetId=${made.id}`, undefined, 200)
   assert.deepEqual(
     events.map(({ event_type, target_type }: Json) => [event_type, target_type]),
-    [['TRIGGER_DELETE', 'HELM'], ...Array(4).fill(['UPDATE', 'HELM']), ['CREATE', 'HELM']],
+    [['DELETED', 'HELM'], ['TRIGGER_DELETE', 'HELM'], ...Array(4).fill(['UPDATE', 'HELM']), ['CREATE', 'HELM']],
   )
 })

@@ -145,10 +145,11 @@ test('the audit log tells a forced event and a redeploy from a deploy', async ()
   const { body: made } = await createCron({ schedule })
   for (const verb of ['deploy', 'redeploy', 'deploy?forceEvent=START', 'redeploy?forceEvent=STOP'])
     assert.equal((await call('POST', `/job/${made.id}/${verb}`)).status, 202)
-  const { events } = (await call('GET', `/organization/${api.organizationId}/events?targetId=${made.id}`)).body
+  const { events } = (await call('GET', `/organization/${api.organizationId}/events?targetId=${made.id}&pageSize=100`))
+    .body
   const words = ['TRIGGER_FORCE_RUN_STOP', 'TRIGGER_FORCE_RUN_DEPLOY', 'TRIGGER_REDEPLOY', 'TRIGGER_DEPLOY', 'CREATE']
   assert.deepEqual(
-    events.map((event: Json) => event.event_type),
+    events.map((event: Json) => event.event_type).filter((word: string) => /^(TRIGGER|CREATE)/.test(word)),
     words,
   )
 })

@@ -120,6 +120,7 @@ const sharedValues = ({ node }: Context, query: Filters): unknown[] => [
 
 const columns = `e.id, ${timestampSql('e.created_at')} as timestamp, e.event_type, e.target_id,
   coalesce(e.target_name, '') as target_name, e.target_type, e.sub_target_type, coalesce(e.change::text, '') as change,
+  e.original::text as original_change,
   e.origin, e.triggered_by, e.actor_type, e.actor_id, e.project_id, coalesce(p.name, '') as project_name, e.environment_id,
   coalesce(v.name, '') as environment_name, e.user_agent,
   (extract(epoch from e.created_at) * 1000000)::bigint::text as micros`
@@ -135,7 +136,7 @@ const pageSql = (isBack: boolean): string => `select ${columns}
 
 const [backSql, onSql] = [pageSql(true), pageSql(false)]
 
-type Row = Omit<Type.Static<typeof Event>, 'original_change'> & { micros: string }
+type Row = Type.Static<typeof Event> & { micros: string }
 
 /** Clients would break on a value they do not know: then the next wider one. */
 const show = ({ micros: _, ...row }: Row) => ({
@@ -144,7 +145,6 @@ const show = ({ micros: _, ...row }: Row) => ({
   target_type: targetTypes.includes(row.target_type) ? row.target_type : 'ORGANIZATION',
   sub_target_type: subTargetTypes.includes(row.sub_target_type ?? '') ? row.sub_target_type : null,
   origin: origins.includes(row.origin) ? row.origin : 'API',
-  original_change: null,
 })
 
 const linkTo = (context: Context<Fields, EventQuery>, name: 'continueToken' | 'stepBackToken', row: Row): string => {

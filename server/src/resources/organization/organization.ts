@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { builtInRoles } from '../../api/auth/permissions.ts'
 import { JsonText, type Operation, operation, ownOrganization, type Principal } from '../../api/operations/operation.ts'
-import { auditOf, resource } from '../../api/operations/resource.ts'
+import { auditOf, resource, valuesBefore } from '../../api/operations/resource.ts'
 import {
   Computed,
   List,
@@ -143,7 +143,14 @@ const editOrganization = operation({
       if (previous === null) throw notFound()
       const { name = previous.name, ...sent } = context.body
       const content = { name, spec: { ...previous.spec, ...sent }, sealed: previous.sealed }
-      const audit = auditOf(context, 'UPDATE', { target: 'ORGANIZATION' }, nowhere, context.body)
+      const audit = auditOf(
+        context,
+        'UPDATE',
+        { target: 'ORGANIZATION' },
+        nowhere,
+        context.body,
+        valuesBefore(previous, context.body),
+      )
       return new JsonText(await updateNode(tx, update, context.node.id, content, context.principal.tokenId, audit))
     }),
 })

@@ -4,7 +4,7 @@
  */
 import Type, { type TSchema } from 'typebox'
 import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
-import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
+import { auditOf, placeOf, type Spec, valuesBefore } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, OneOf, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { environmentRuleId } from '../../deployments/request/stages.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
@@ -141,8 +141,7 @@ const editOne = operation({
     context.transaction(async (tx) => {
       const { node, principal, body, params, parts } = context
       if (params.deploymentRuleId!.toLowerCase() !== environmentRuleId(node.id)) throw notFound()
-      const before = await lockNode(tx, node.id)
-      if (before === null) throw notFound()
+      if ((await lockNode(tx, node.id)) === null) throw notFound()
       const { createdAt, rule } = await readRule(tx, node.id)
       const kept = { ...usualRule, ...rule, ...body, updated_at: parts.clock.now().toISOString() } as KeptRule
       checkSchedule(kept)
@@ -152,7 +151,9 @@ const editOne = operation({
         [node.id, JSON.stringify(kept), principal.tokenId],
       )
       const target = { target: 'ENVIRONMENT', subTarget: 'DEPLOYMENT_RULE' }
-      await writeAudit(tx, principal.organizationId, node, auditOf(context, 'UPDATE', target, placeOf(node), body))
+      const original = valuesBefore({ name: '', spec: { ...usualRule, ...rule } }, body)
+      const audit = auditOf(context, 'UPDATE', target, placeOf(node), body, original)
+      await writeAudit(tx, principal.organizationId, node, audit)
       return showRule(node.id, createdAt, kept)
     }),
 })
