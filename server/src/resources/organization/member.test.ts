@@ -271,6 +271,30 @@ test('what a custom role has no access to is in no list, and is not there when a
   await leave(id)
 })
 
+test('previews are made for nobody whose role may not make them', async () => {
+  const { projectId, environmentId } = await newPlace(api)
+  const { id: ruleId } = (await call('GET', `/environment/${environmentId}/deploymentRule`)).body
+  const all = (preview: string) => [
+    ...grant('DEVELOPMENT', 'MANAGER').filter(({ environment_type: mode }) => mode !== 'PREVIEW'),
+    { environment_type: 'PREVIEW', permission: preview },
+  ]
+  const role = await newRole('no previews', { [projectId]: { is_admin: false, permissions: all('NO_ACCESS') } })
+  const { call: bob, id } = await join('bob', { role_id: role.id })
+  const put = (body: object) => bob('PUT', `/environment/${environmentId}/deploymentRule/${ruleId}`, body)
+  assert.equal((await put({ auto_stop: false })).status, 200)
+  const refused = await put({ auto_preview: true })
+  assert.deepEqual([refused.status, refused.body.code], [403, 'forbidden'])
+  assert.match(refused.body.message, /auto_preview/)
+  await call('PUT', `/environment/${environmentId}/deploymentRule/${ruleId}`, { auto_preview: true })
+  assert.equal((await put({ auto_preview: true, timezone: 'Europe/Paris' })).status, 200)
+  const clone = (await call('POST', `/environment/${environmentId}/clone`, { name: 'a clone' })).body
+  assert.equal((await call('GET', `/environment/${clone.id}/deploymentRule`)).body.auto_preview, false)
+  await put({ auto_preview: false })
+  await editRole(role, { [projectId]: { is_admin: false, permissions: all('MANAGER') } }, 'VIEWER')
+  assert.equal((await put({ auto_preview: true })).body.auto_preview, true)
+  await leave(id)
+})
+
 test('a place that a role does not see is not there either for a token whose scopes allow less than the role', async () => {
   const [seen, hidden] = [await newPlace(api), await newPlace(api)]
   const role = await newRole('reader', {

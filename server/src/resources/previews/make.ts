@@ -151,11 +151,7 @@ const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: 
      where parent_id = $1 and name_scope = 'service'`,
     [environmentId],
   )
-  await tx.query(
-    `update node set updated_by = null, spec = case when jsonb_typeof(spec -> 'deployment_rule') = 'object'
-       then jsonb_set(spec, '{deployment_rule,auto_preview}', 'false') else spec end where id = $1`,
-    [environmentId],
-  )
+  await tx.query('update node set updated_by = null where id = $1', [environmentId])
 }
 
 /** A preview rests while nobody asks for it: what requests can wake has no instances then. */

@@ -183,17 +183,20 @@ const EnvironmentBody = Type.Object(
 
 export type EnvironmentRequest = Type.Static<typeof EnvironmentBody>
 
-/** The source's configuration, changed by the rule and, with precedence, by the body. */
+/**
+ * The source's configuration, changed by the rule and, with precedence, by the body. A pull request that gets a preview
+ * of the source gets none of the clone besides.
+ */
 const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentRequest, projectId: string): Promise<Spec> => {
   const rules = wish.apply_deployment_rule === true ? await readRules(tx, projectId) : []
   const rule = rules.find((each) => fitsWildcard(String(each.wildcard ?? ''), wish.name))
   const ruled =
     rule === undefined ? {} : { mode: rule.mode, cluster_id: rule.cluster_id, deployment_rule: keptRuleOf(rule) }
   const { deployment_rule: kept, ...rest } = source as Spec & { deployment_rule?: KeptRule }
-  const { updated_at: _, ...schedule } = kept ?? {}
+  const { updated_at: _, ...rested } = kept ?? {}
   return {
     ...rest,
-    ...(kept === undefined ? {} : { deployment_rule: schedule }),
+    ...(kept === undefined ? {} : { deployment_rule: { ...rested, auto_preview: false } }),
     ...ruled,
     ...(wish.mode === undefined ? {} : { mode: wish.mode }),
     ...(wish.cluster_id === undefined ? {} : { cluster_id: wish.cluster_id.toLowerCase() }),

@@ -7,7 +7,7 @@ import { nodeInPath, type Operation, operation } from '../../api/operations/oper
 import { auditOf, placeOf, type Spec, valuesBefore } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, OneOf, Recorded, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { environmentRuleId } from '../../deployments/request/stages.ts'
-import { invalidField, notFound } from '../../lib/errors.ts'
+import { forbidden, invalidField, notFound } from '../../lib/errors.ts'
 import { isTimeZone } from '../../lib/time/cron.ts'
 import { timeOfDay } from '../../lib/time/daily-hours.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -144,6 +144,11 @@ const editOne = operation({
       if ((await lockNode(tx, node.id)) === null) throw notFound()
       const { createdAt, rule } = await readRule(tx, node.id)
       const kept = { ...usualRule, ...rule, ...body, updated_at: parts.clock.now().toISOString() } as KeptRule
+      // Previews are made by the server: whoever lets it make them may have made them.
+      if (kept.auto_preview && rule?.auto_preview !== true)
+        await context.authorizeAlso({ projectId: node.parentId, mode: 'PREVIEW', clusterId: null }).catch(() => {
+          throw forbidden('Turning on auto_preview requires a role that may also create previews in this project.')
+        })
       checkSchedule(kept)
       await tx.query(
         `update node set spec = jsonb_set(spec, '{deployment_rule}', $2::jsonb), version = version + 1, updated_by = $3,
