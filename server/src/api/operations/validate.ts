@@ -121,8 +121,8 @@ export const readQuery = (schema: TObject, query: Record<string, unknown>): Reco
 const refuseUnstorable = (value: unknown, depth: number): void => {
   if (depth > maxDepth) throw badRequest('The body is nested too deeply.')
   if (typeof value === 'string') {
-    if (value.includes('\0') || !value.isWellFormed())
-      throw badRequest('The body contains text that is not valid Unicode.')
+    if (value.includes('\0')) throw badRequest('The body contains a NUL character, which cannot be stored.')
+    if (!value.isWellFormed()) throw badRequest('The body contains text that is not valid Unicode.')
   } else if (Array.isArray(value)) {
     for (const item of value) refuseUnstorable(item, depth + 1)
   } else if (value !== null && typeof value === 'object') {

@@ -43,7 +43,7 @@ const named = async <Found extends VariablePlace>(
 ): Promise<Found> => {
   await context.authorizeAlso(id)
   const place = await read(context, id)
-  if (place.scope !== scope) throw invalidField(field, 'has a different scope than the one given')
+  if (place.scope !== scope) throw invalidField(field, `is ${scope}, but ${id} is of the kind ${place.scope}`)
   return place
 }
 

@@ -73,7 +73,8 @@ const checkNamed = (field: string, named: readonly string[], known: readonly str
     if (seen.has(id)) throw invalidField(`${field}/${index}`, 'is listed twice')
     seen.add(id)
   }
-  if (all && seen.size < known.length) throw invalidField(field, `must list all ${known.length}`)
+  const missing = known.filter((id) => !seen.has(id))
+  if (all && missing.length > 0) throw invalidField(field, `must list all of the organization; missing: ${missing[0]}`)
 }
 
 type ProjectEntry = NonNullable<RoleSpec['project_permissions']>[number]
