@@ -42,6 +42,11 @@ const pastWords: Record<string, string> = {
   FORCE_RUN_QUEUED_STOP: 'queued the stop run of',
   FORCE_RUN_QUEUED_DELETE: 'queued the delete run of',
   DRY_RUN: 'queued a plan of',
+  DEPLOY_QUEUED: 'queued a deployment of',
+  STOP_QUEUED: 'queued a stop of',
+  RESTART_QUEUED: 'queued a restart of',
+  DELETE_QUEUED: 'queued the deletion of',
+  UNINSTALL_QUEUED: 'queued the removal of',
   TRIGGER_TERRAFORM_FORCE_UNLOCK: 'asked to unlock the state of',
   TERRAFORM_FORCE_UNLOCK_SUCCEEDED: 'unlocked the state of',
   TERRAFORM_FORCE_UNLOCK_FAILED: 'failed to unlock the state of',
@@ -58,7 +63,6 @@ const eventWords = (type: string): string =>
   lower(type)
     .replace(/^trigger (.*)$/, 'asked to $1')
     .replace(/^(.*) failed$/, 'failed to $1')
-    .replace(/^(.*) queued$/, 'queued to $1')
     .replace('dry run', 'plan')
 
 const originWords: Record<string, string> = {
