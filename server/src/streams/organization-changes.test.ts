@@ -42,14 +42,22 @@ test('writes of every kind and live states are told, with ids and words and noth
   })
   const made = await call('POST', `/organization/${organizationId}/apiToken`, { name: 'another', scopes: ['Read'] })
   await call('POST', `/application/${id}/deploy`)
+  await database.query(
+    `insert into event (id, organization_id, event_type, target_type, target_id, origin, triggered_by)
+     select gen_random_uuid(), $1, 'DEPLOYED', type, $2, 'API', 'a test' from unnest($3::text[]) type`,
+    [organizationId, id, ['APPLICATION', 'CLUSTER']],
+  )
   await call('DELETE', `/organization/${organizationId}/apiToken/${made.body.id}`)
   await hears(heard, `CREATE PROJECT ${projectId}`)
   await hears(heard, `CREATE ENVIRONMENT ${environmentId}`)
   await hears(heard, `CREATE APPLICATION ${id}`)
   await hears(heard, `TRIGGER_DEPLOY APPLICATION ${id}`)
   await hears(heard, `UPDATE ENVIRONMENT/STATUS ${environmentId}`)
+  await hears(heard, `DEPLOYED CLUSTER ${id}`)
   await hears(heard, `CREATE ORGANIZATION/API_TOKEN ${made.body.id}`)
   await hears(heard, `DELETE ORGANIZATION/API_TOKEN ${made.body.id}`)
+  // How a deployment goes is told by the live state, which a cluster has none of.
+  assert.doesNotMatch(wordsOf(heard).join(), /(DEPLOY_QUEUED|DEPLOYED) APPLICATION/)
   const variable = changesIn(heard).find(({ part }) => part === 'VARIABLE' || part === 'SECRET')
   assert.equal(variable?.environment_id, environmentId)
   assert.doesNotMatch(JSON.stringify(heard.all), /secret word|GREETING|another/)
