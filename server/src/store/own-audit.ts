@@ -3,7 +3,7 @@
  */
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from './database.ts'
-import { writeAudit } from './tree.ts'
+import { type Audit, writeAudit } from './tree.ts'
 
 export interface OwnAudit {
   actor: 'OPERATOR' | 'SYSTEM'
@@ -13,25 +13,31 @@ export interface OwnAudit {
   targetType: string
   subTargetType: string | null
   target: { id: string | null; name: string | null }
+  /** Where it was, if not in the organization itself. */
+  place?: Pick<Audit, 'projectId' | 'environmentId'>
+  /** Of the request that it follows from, if there was one. */
+  request?: Pick<Audit, 'origin' | 'requestId'>
   change?: object
 }
 
+const nowhere = { projectId: null, environmentId: null }
+
 export const writeOwnAudit = (db: Queryable, organizationId: string, audit: OwnAudit): Promise<void> => {
-  const { actor, by, eventType, targetType, subTargetType, target, change } = audit
+  const { actor, by, eventType, targetType, subTargetType, target, place = nowhere, request, change } = audit
   return writeAudit(db, organizationId, target, {
     eventId: newId(),
     eventType,
     targetType,
     subTargetType,
-    projectId: null,
-    environmentId: null,
+    projectId: place.projectId,
+    environmentId: place.environmentId,
     change: change === undefined ? null : JSON.stringify(change),
-    origin: 'QOVERY_INTERNAL',
+    origin: request?.origin ?? 'QOVERY_INTERNAL',
     triggeredBy: by,
     actorType: actor,
     actorId: null,
     userAgent: null,
-    requestId: newId(),
+    requestId: request?.requestId ?? newId(),
   })
 }
 

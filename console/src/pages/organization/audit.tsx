@@ -106,23 +106,18 @@ const Diff = ({ event }: { event: Event }) => {
           <div key={field} style={{ display: 'contents' }}>
             <span className="dim">{lower(field)}</span>
             <span className="wrap mono">
-              {before[field] === undefined ? null : (
+              {field in before ? <del className="from">{shown(before[field]).slice(0, 2000)}</del> : null}
+              {field in before && field in after ? (
                 <>
-                  <del className="from">{shown(before[field]).slice(0, 2000)}</del>{' '}
+                  {' '}
+                  <span aria-hidden="true">→</span> <span className="hidden-text">becomes</span>{' '}
                 </>
-              )}
-              {after[field] === undefined ? null : (
-                <>
-                  {before[field] === undefined ? null : (
-                    <>
-                      <span aria-hidden="true">→</span> <span className="hidden-text">becomes</span>{' '}
-                    </>
-                  )}
-                  <ins className="to" style={{ textDecoration: 'none' }}>
-                    {shown(after[field]).slice(0, 2000)}
-                  </ins>
-                </>
-              )}
+              ) : null}
+              {field in after ? (
+                <ins className="to" style={{ textDecoration: 'none' }}>
+                  {shown(after[field]).slice(0, 2000)}
+                </ins>
+              ) : null}
             </span>
           </div>
         ))}

@@ -8,7 +8,7 @@ import { joinTag } from '../../lib/docker/image-name.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { writeAudit } from '../../store/tree.ts'
+import { writeOwnAudit } from '../../store/own-audit.ts'
 import { imageChannel } from '../../webhooks/inbound/deliveries.ts'
 import { holdLease } from '../../work/lease.ts'
 import type { Deployments } from '../deployments.ts'
@@ -56,17 +56,12 @@ const readImage = async (
 
 const audit = async (tx: Queryable, watched: WatchedImage, follower: ImageFollower, deploymentId: string) => {
   const { environmentId, environmentName: name, projectId } = follower
-  await writeAudit(
-    tx,
-    watched.organizationId,
-    { id: environmentId, name },
-    {
-      ...{ eventId: newId(), eventType: 'TRIGGER_DEPLOY', targetType: 'ENVIRONMENT', subTargetType: null },
-      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
-      ...{ origin: pushOrigin, triggeredBy, requestId: newId() },
-      change: JSON.stringify({ deployment_request_id: deploymentId, image: joinTag(watched.name, watched.tag) }),
-    },
-  )
+  await writeOwnAudit(tx, watched.organizationId, {
+    ...{ actor: 'SYSTEM', by: triggeredBy, request: { origin: pushOrigin, requestId: newId() } },
+    ...{ eventType: 'TRIGGER_DEPLOY', targetType: 'ENVIRONMENT', subTargetType: null },
+    ...{ target: { id: environmentId, name }, place: { projectId, environmentId } },
+    change: { deployment_request_id: deploymentId, image: joinTag(watched.name, watched.tag) },
+  })
 }
 
 /** Deploys the followers of one environment and remembers what for, at once. */

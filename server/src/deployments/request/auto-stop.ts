@@ -8,7 +8,7 @@
 import { newId } from '../../lib/ids.ts'
 import { type DailyHours, readHours } from '../../lib/time/daily-hours.ts'
 import type { Queryable } from '../../store/database.ts'
-import { writeAudit } from '../../store/tree.ts'
+import { writeOwnAudit } from '../../store/own-audit.ts'
 import { createLoop, type Loop } from '../../work/loop.ts'
 import type { ServiceRequest } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -61,17 +61,12 @@ const request = async (
     { ...{ organizationId, environmentId, action, services, ...asked }, wholeEnvironment: false },
     requestPartsOf(parts),
   )
-  await writeAudit(
-    tx,
-    organizationId,
-    { id: environmentId, name },
-    {
-      ...asked,
-      ...{ eventId: newId(), eventType: `TRIGGER_${action}`, targetType: 'ENVIRONMENT', subTargetType: null },
-      ...{ projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
-      change: JSON.stringify({ deployment_request_id: deploymentId, execution_id: executionId }),
-    },
-  )
+  await writeOwnAudit(tx, organizationId, {
+    ...{ actor: 'SYSTEM', by: triggeredBy, request: asked, eventType: `TRIGGER_${action}` },
+    ...{ targetType: 'ENVIRONMENT', subTargetType: null, target: { id: environmentId, name } },
+    place: { projectId, environmentId },
+    change: { deployment_request_id: deploymentId, execution_id: executionId },
+  })
 }
 
 /** What is to be remembered of the services that are stopped from now on. */

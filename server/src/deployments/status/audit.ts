@@ -3,9 +3,8 @@
  * service and for a whole environment. In the caller's transaction, so that no state is without its row.
  */
 import { auditTargetOf } from '../../kinds.ts'
-import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
-import { writeAudit } from '../../store/tree.ts'
+import { writeOwnAudit } from '../../store/own-audit.ts'
 import type { DeploymentAction, DeploymentRequest, ServiceRequest, TaskEvent } from '../deployments.ts'
 
 interface Words {
@@ -72,7 +71,7 @@ export const wordsOf = (action: DeploymentAction, services: readonly Omit<Servic
 
 /** All words that tell of a state, which a live status tells too. */
 export const stateWords: readonly string[] = [
-  ...new Set(Object.values(table).flatMap(({ queued, done, failed }) => [queued ?? done, done, failed])),
+  ...new Set(Object.values(table).flatMap(({ queued, done, failed }) => [queued ?? [], done, failed].flat())),
 ]
 
 /** A service or an environment, with the word for it; `change` is kept beside the deployment's ids. */
@@ -121,31 +120,24 @@ export const writeRunEnd = async (
   )
   if (target === undefined) return
   const { done, failed } = table.FORCE_CRON
-  const { environmentId, projectId } = target
-  await writeAudit(tx, run.organizationId, target, {
-    ...{ eventId: newId(), eventType: error === null ? done : failed, targetType: auditTargetOf(target.kind) },
-    ...{ subTargetType: null, projectId, environmentId, origin: 'QOVERY_INTERNAL', triggeredBy: run.askedBy },
-    change: JSON.stringify({ run_id: run.id, ...(error === null ? {} : { error }) }),
-    ...{ actorType: 'SYSTEM', actorId: null, userAgent: null, requestId: newId() },
+  await writeOwnAudit(tx, run.organizationId, {
+    ...{ actor: 'SYSTEM', by: run.askedBy, eventType: error === null ? done : failed },
+    ...{ targetType: auditTargetOf(target.kind), subTargetType: null, target, place: target },
+    change: { run_id: run.id, ...(error === null ? {} : { error }) },
   })
 }
 
 /** Rows about what a request deletes without a deployment. */
 export const writeGone = async (
   tx: Queryable,
-  { organizationId, environmentId, origin, triggeredBy, requestId }: DeploymentRequest,
+  request: DeploymentRequest,
   projectId: string,
   targets: readonly Told['target'][],
 ): Promise<void> => {
   for (const target of targets)
-    await writeAudit(tx, organizationId, target, {
-      ...{
-        eventId: newId(),
-        eventType: table.DELETE.done,
-        targetType: auditTargetOf(target.kind),
-        subTargetType: null,
-      },
-      ...{ projectId, environmentId, change: null, origin, triggeredBy, requestId },
-      ...{ actorType: 'SYSTEM', actorId: null, userAgent: null },
+    await writeOwnAudit(tx, request.organizationId, {
+      ...{ actor: 'SYSTEM', by: request.triggeredBy, request, eventType: table.DELETE.done },
+      ...{ targetType: auditTargetOf(target.kind), subTargetType: null, target },
+      place: { projectId, environmentId: request.environmentId },
     })
 }

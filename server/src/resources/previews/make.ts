@@ -18,7 +18,8 @@ import { newId } from '../../lib/ids.ts'
 import { limitReached, usualLimits } from '../../limits/limits.ts'
 import type { Queryable } from '../../store/database.ts'
 import { textLockSql } from '../../store/locks.ts'
-import { findNode, writeAudit } from '../../store/tree.ts'
+import { writeOwnAudit } from '../../store/own-audit.ts'
+import { findNode } from '../../store/tree.ts'
 import { holdLease } from '../../work/lease.ts'
 import { cloneEnvironment, type EnvironmentRequest } from '../project/clone.ts'
 import type { Service } from '../service/service.ts'
@@ -91,17 +92,15 @@ const nameOf = (origin: string, { number, id }: Preview, { url }: SourceOf, isTa
 
 const writeDeployAudit = async (tx: Queryable, preview: Preview, environmentId: string, action: string, id: string) => {
   const [row] = await tx.query<{ name: string }>('select name from node where id = $1', [environmentId])
-  await writeAudit(
-    tx,
-    preview.organizationId,
-    { id: environmentId, name: row?.name ?? null },
-    {
-      ...{ eventId: newId(), eventType: `TRIGGER_${action}`, targetType: 'ENVIRONMENT', subTargetType: null },
-      ...{ projectId: preview.projectId, environmentId, actorType: 'SYSTEM', actorId: null, userAgent: null },
-      ...{ origin: pushOrigin, triggeredBy: triggeredBy(preview), requestId: newId() },
-      change: JSON.stringify({ deployment_request_id: id, pull_request: preview.number }),
+  await writeOwnAudit(tx, preview.organizationId, {
+    ...{ actor: 'SYSTEM', by: triggeredBy(preview), request: { origin: pushOrigin, requestId: newId() } },
+    ...{ eventType: `TRIGGER_${action}`, targetType: 'ENVIRONMENT', subTargetType: null },
+    ...{
+      target: { id: environmentId, name: row?.name ?? null },
+      place: { projectId: preview.projectId, environmentId },
     },
-  )
+    change: { deployment_request_id: id, pull_request: preview.number },
+  })
 }
 
 /** Deploys; the services of the repository with the commit of the request. */
@@ -129,7 +128,7 @@ const deploy = async (
   await writePreview(tx, preview, { ...made, isExpired: false }, hoursOf(parts))
 }
 
-/** What was cloned becomes the request's own: its branch, deployed by it alone, and no source of previews. */
+/** What was cloned becomes the request's own: its branch, deployed by it alone. */
 const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: string, { url }: SourceOf) => {
   await tx.query(
     `update node n set updated_by = null, spec = case
