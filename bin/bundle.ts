@@ -16,7 +16,7 @@ import {
   statSync,
 } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { dirname, join, relative, resolve } from 'node:path'
+import { basename, dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type BuildOptions, build, type Plugin } from 'esbuild'
 
@@ -24,6 +24,9 @@ const sources = fileURLToPath(new URL('../server/src', import.meta.url))
 const [, , folder] = process.argv
 if (folder === undefined) throw new Error('which folder?')
 const place = resolve(folder)
+// Bundles beside it are deleted when they are old: a folder of another name may be anything.
+if (!/^bundle-[^.]+$/.test(basename(place)))
+  throw new Error(`the folder must be named bundle-…, not ${basename(place)}`)
 const half = `${place}.${process.pid}`
 
 /** What the server starts by its file: as a process, or as a thread. */
@@ -166,12 +169,15 @@ const bundle = async (): Promise<void> => {
   })
 }
 
+/** Of V8, named after the version of Node. */
+const isCompileCache = /^v\d+\.\d+\.\d+-/
+
 const kept = 4
 const hourMs = 3_600_000
 
 /**
- * Deletes all but the newest ones, of which one may be running, and also partial ones of killed builds and V8's compile
- * caches.
+ * Deletes all but the newest bundles, of which one may be running, partial ones of killed builds, and V8's compile
+ * caches. Nothing else that is in the same folder.
  */
 const removeOld = (): void => {
   const home = dirname(place)
@@ -182,7 +188,7 @@ const removeOld = (): void => {
   }))
   const whole = all.filter(({ name }) => /^bundle-[^.]+$/.test(name)).sort((a, b) => b.at - a.at)
   const halves = all.filter(({ name, at }) => /^bundle-.+\.\d+$/.test(name) && at < Date.now() - hourMs)
-  const compiled = all.filter(({ name }) => !name.startsWith('bundle-'))
+  const compiled = all.filter(({ name }) => isCompileCache.test(name))
   for (const { path } of [...whole.slice(kept), ...halves, ...compiled]) rmSync(path, { recursive: true, force: true })
 }
 

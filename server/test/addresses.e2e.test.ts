@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /**
  * Instances at addresses of their own: whatever restarts them, they keep these; a route leads to its own service or to
  * nothing; and who is healthy does not feel that another is not.

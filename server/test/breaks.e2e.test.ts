@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /**
  * Must show 6: what people break on their first day, made on a real engine. For each the sentence that the status says,
  * and the seconds until it says it.

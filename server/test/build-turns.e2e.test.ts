@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /** One organization floods the builder with real builds on the engine; another one builds a little thing in between. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'

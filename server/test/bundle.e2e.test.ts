@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,6 +47,25 @@ test('the bundle starts, builds the sample from git, shows its pages, names sour
 
   await slipway.kill('SIGTERM')
   assert.doesNotMatch(slipway.output(), /did not shut down cleanly/)
+})
+
+test('a build of the bundle deletes nothing beside it that is not its own', async () => {
+  const home = mkdtempSync(join(tmpdir(), 'slipway-bundle-'))
+  const program = new URL('../../bin/bundle.ts', import.meta.url).pathname
+  const build = (name: string) => exec(process.execPath, [program, join(home, name)], { env })
+  try {
+    mkdirSync(join(home, 'notes'))
+    writeFileSync(join(home, 'b.txt'), 'mine')
+    mkdirSync(join(home, 'v24.0.0-x64-abc'))
+    const refused = await build('out')
+    assert.notEqual(refused.code, 0)
+    assert.match(refused.stderr, /must be named bundle-/)
+    const { code, stderr } = await build('bundle-1')
+    assert.equal(code, 0, stderr)
+    assert.deepEqual(readdirSync(home).sort(), ['b.txt', 'bundle-1', 'notes'])
+  } finally {
+    await rm(home, { recursive: true })
+  }
 })
 
 test('a build of the bundle that is killed at any instant leaves none or a whole one', async () => {

@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /** PostgreSQL, MySQL and Redis as Slipway runs them: what was written stays, whatever happens but a delete. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'

@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /** Sleep and scaling on the real engine: a crowd wakes a service once, and a busy program gets help until it is calm. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'

@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /** A storm over a whole Slipway on a real engine. STORM_SEED repeats one. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -100,7 +101,7 @@ test('100 deployments, cancels and deletes at random moments over 20 services en
     send: (method, path, body) => slipway.api(method, path, body),
     environments: places.map((place) => place.environmentId),
     services: await services(),
-    operations: 100,
+    operations: Number(process.env.SLIPWAY_TEST_STORM ?? 60),
     maxPauseMs: 500,
     seed,
   }

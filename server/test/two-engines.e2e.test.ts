@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /**
  * Two engines, each a cluster: this machine's, and one of another machine that is reached over TLS and then over SSH. One
  * server deploys to both, one router leads to both, and the end of one is no matter of the other.

@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 /**
  * Sizes of volumes on real engines: the machine's, which may or may not limit them, and one of our own on a disk with
  * quotas, where this machine can mount such a disk.

@@ -1,3 +1,4 @@
+// Runs alone: it measures, or takes what the machine has.
 import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
 import { test } from 'node:test'

@@ -65,20 +65,26 @@ export const freePort = async (): Promise<number> => {
 export interface SlipwayOptions {
   fake?: boolean
   env?: Record<string, string>
-  /** Arguments of Node that start the server. Default: its sources. */
+  /** Arguments of Node that start the server. Default: its bundle; its sources with SLIPWAY_TEST_SOURCES=1. */
   server?: readonly string[]
 }
 
 /** Those that start it as `npm start` does, from its bundle, which is made when it is missing. */
 export const bundledServer = async (): Promise<string[]> => {
+  const { SLIPWAY_TEST_SERVER: made } = process.env
+  if (made?.includes('bundle-')) return made.split('\n')
   const program = new URL('../../../../bin/server', import.meta.url).pathname
   const { code, stdout, stderr } = await exec('bash', [program], { env: { PATH: process.env.PATH ?? '' } })
   if (code !== 0 || !stdout.includes('bundle-')) throw new Error(`no bundle: ${stderr}`)
   return stdout.trim().split('\n')
 }
 
+const usualServer = (): Promise<string[]> | string[] =>
+  process.env.SLIPWAY_TEST_SOURCES === '1' ? [main] : bundledServer()
+
 /** Prepares data directory and ports; `start()` starts it. */
 export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slipway> => {
+  const server = options.server ?? (await usualServer())
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-test-'))
   const port = await freePort()
   const routerPort = await freePort()
@@ -122,7 +128,7 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
     },
     kill,
     async start() {
-      child = spawn(process.execPath, [...(options.server ?? [main]), ...flags], {
+      child = spawn(process.execPath, [...server, ...flags], {
         env,
         stdio: ['ignore', 'pipe', 'pipe'],
       })
