@@ -27,6 +27,7 @@ const callApi =
   }
 
 type Named = { id: string; name: string }
+type Status = { state: string; error?: { message: string } }
 
 /** What a killed start has already created is reused. */
 const findOrCreate = async (call: Call, collection: string, body: { name: string }): Promise<Named> => {
@@ -58,11 +59,12 @@ const createSample = async (call: Call, organizationId: string, sampleUrl: strin
 const waitForSample = async (app: App, call: Call, applicationId: string): Promise<void> => {
   const signal = AbortSignal.timeout(sampleTimeoutMs)
   for (;;) {
-    const { state } = await call('GET', `/application/${applicationId}/status`)
+    const { state, error } = await call<Status>('GET', `/application/${applicationId}/status`)
     if (state === 'RUNNING') return
     if (state === 'ERROR') {
       const { environment } = await call<{ environment: Named }>('GET', `/application/${applicationId}`)
-      throw new Error(`its deployment failed; its log is at GET /environment/${environment.id}/logs`)
+      const reason = error === undefined ? 'its deployment failed.' : error.message
+      throw new Error(`${reason} The whole log is at GET /environment/${environment.id}/logs`)
     }
     await app.parts.clock.sleep(100, signal)
   }
