@@ -114,11 +114,17 @@ test('a push is deployed, told to its end, and can be cloned by whoever may read
   assert.equal(await reader.done('rev-parse', 'slipway/main'), first)
   await reader.done('reset', '--hard', '--quiet', 'slipway/main')
   const second = await reader.commit({ 'src/a.txt': 'two' })
-  const refused = await reader.push()
-  assert.notEqual(refused.code, 0)
-  assert.match(refused.stderr, /403/)
+  const use = async (scope: 'Read' | 'Deploy' | 'Write') =>
+    reader.done('remote', 'set-url', 'slipway', gitUrl(api.url, application.id, await api.newToken([scope])))
+  // Code reads the secrets of its service: whoever only deploys may not write it.
+  for (const scope of ['Read', 'Deploy'] as const) {
+    await use(scope)
+    const refused = await reader.push()
+    assert.notEqual(refused.code, 0)
+    assert.match(refused.stderr, /403/)
+  }
   assert.deepEqual(await refsOf(scene), { 'refs/heads/main': first })
-  await reader.done('remote', 'set-url', 'slipway', gitUrl(api.url, application.id, await api.newToken(['Deploy'])))
+  await use('Write')
   const allowed = await reader.push()
   assert.equal(allowed.code, 0, allowed.stderr)
   assert.deepEqual(await requestsFor(scene), [first, second])

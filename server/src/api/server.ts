@@ -240,10 +240,12 @@ const addSocket = (app: FastifyInstance, gate: Gate, operation: Operation): void
 
 const isSocket = ({ produces }: Operation): boolean => produces === 'websocket'
 
-/** The repositories of applications, for git: with the rights of the operations that deploy and read them. */
+/** The repositories of applications, for git: a push needs the rights of sending source, a fetch those of reading. */
 const addDoor = async (app: FastifyInstance, gate: Gate, operations: readonly Operation[]): Promise<void> => {
   const { parts } = gate
-  const [push, fetch] = ['deployApplication', 'getApplication'].map((id) => operations.find((each) => each.id === id))
+  const [push, fetch] = ['deployApplicationSource', 'getApplication'].map((id) =>
+    operations.find((each) => each.id === id),
+  )
   if (parts.repositories === undefined || push === undefined || fetch === undefined) return
   await addGitDoor(app, {
     parts,

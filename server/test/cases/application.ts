@@ -24,7 +24,7 @@ export const applicationCases: Cases = {
     getApplicationStatus: { before: deployed },
     getApplication: { before: deployed },
     // Its repository is elsewhere; server/test/source-archive.test.ts has the rest.
-    deployApplicationSource: { scopes: ['Deploy'], refused: 409 },
+    deployApplicationSource: { scopes: ['Write'], refused: 409 },
     handleServiceLogs: { query: ({ service }) => ({ service: service! }), refused: 400 },
   },
 }

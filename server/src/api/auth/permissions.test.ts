@@ -87,6 +87,8 @@ const levels: [ProjectLevel, Record<string, string>][] = [
   ['NO_ACCESS', { getEnvironment: 'hidden', deployApplication: 'hidden', editApplication: 'hidden' }],
   ['VIEWER', { getEnvironment: 'allowed', deployApplication: 'forbidden', editApplication: 'forbidden' }],
   ['DEPLOYER', { getEnvironment: 'allowed', stopApplication: 'allowed', editApplication: 'forbidden' }],
+  // Code reads every secret of its service.
+  ['DEPLOYER', { deployApplication: 'allowed', deployApplicationSource: 'forbidden' }],
   ['MANAGER', { deployApplication: 'allowed', editApplication: 'allowed', deleteApplication: 'allowed' }],
 ]
 
@@ -103,6 +105,10 @@ test('to deploy takes ENV_CREATOR on the cluster beside DEPLOYER in the mode', (
   const deployer = { p: { isAdmin: false, modes: { DEVELOPMENT: 'DEPLOYER' as const } } }
   assert.equal(decide(custom({}, deployer), operation('deployApplication'), inDevelopment), 'forbidden')
   assert.equal(decide(custom({ k: 'ADMIN' }, deployer), operation('deployApplication'), inDevelopment), 'allowed')
+  const manager = { p: { isAdmin: false, modes: { DEVELOPMENT: 'MANAGER' as const } } }
+  const send = operation('deployApplicationSource')
+  assert.equal(decide(custom({}, manager), send, inDevelopment), 'forbidden')
+  assert.equal(decide(custom({ k: 'ENV_CREATOR' }, manager), send, inDevelopment), 'allowed')
 })
 
 test('a project is seen by whoever sees one of its modes, and changed by its admins only', () => {

@@ -97,7 +97,10 @@ interface Asked extends Need {
   owner: { param: string | null }
 }
 
-/** Whether an operation is about a cluster, or runs something on one: then it declares the level it needs on it. */
+/**
+ * Whether an operation is about a cluster, or only runs something on one: then it declares the level it needs on it, as
+ * may one that changes something and runs it.
+ */
 export const usesCluster = ({ area, scope }: Need): boolean => area === 'clusters' || scope === 'Deploy'
 
 const readableByAll: readonly Area[] = ['members', 'tokens', 'audit', 'settings', 'webhooks']

@@ -1,6 +1,6 @@
 /**
- * The repositories of applications, for git: `/git/{applicationId}.git`. Promises that whoever pushes may deploy the
- * application and whoever fetches may read it, decided by the same gate as the operations that do so; that a token is
+ * The repositories of applications, for git: `/git/{applicationId}.git`. Promises that whoever pushes may change the
+ * application's code and whoever fetches may read it, decided by the same gate as the operations that do so; that a token is
  * taken as a password and is in no log; and that no client can hold more than its share. Knows git's protocol, and
  * leaves the objects to git, which runs apart.
  */
