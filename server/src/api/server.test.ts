@@ -298,6 +298,21 @@ test('the answer that shows a token is not kept in the open', async () => {
   assert.doesNotMatch(JSON.stringify(rows), new RegExp(made.body.token))
 })
 
+test('an answer with a secret is repeated only to the credential that it was made for', async () => {
+  const path = `/organization/${organizationId}/apiToken`
+  const headers = { 'idempotency-key': 'secret' }
+  const peer = api.as(await api.newToken(['Admin']))
+  const made = await call('POST', path, { name: 'for one' }, headers)
+  assert.equal(made.status, 201)
+  const asked = await peer('POST', path, { name: 'for one' }, headers)
+  assert.deepEqual([asked.status, asked.body.token], [409, undefined], 'its name is taken')
+  // Its own key is its own, also where another has used the same.
+  const own = await peer('POST', path, { name: 'for the peer' }, headers)
+  const again = await peer('POST', path, { name: 'for the peer' }, headers)
+  assert.deepEqual([own.status, again.body.token], [201, own.body.token])
+  assert.notEqual(own.body.token, made.body.token)
+})
+
 test('the tokens of an organization have ten times the limit of one together, another organization its own', async () => {
   const limited = await startApi({ idle: true, settings: { rateLimit: 5 } })
   const tokens = await Promise.all(Array.from({ length: 12 }, () => limited.newToken(['Read'])))

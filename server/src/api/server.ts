@@ -19,6 +19,7 @@ import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeader } from './auth/auth.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
+import { createSignInAudit } from './auth/sign-in-audit.ts'
 import { addConsole, type Console } from './console/console.ts'
 import { deleteEndedConsoleSessions } from './console/session-rows.ts'
 import { createSessions, type Sessions } from './console/sessions.ts'
@@ -435,12 +436,13 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     perToken: createLimiter(rateLimit, parts.clock),
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
   }
+  const audit = createSignInAudit(parts)
   const gate: Gate = {
     ...turns,
     parts,
     cors: createCors(parts.settings.corsOrigins ?? []),
     authenticator,
-    sessions: await createSessions(parts, authenticator, (principal, reply) => count(turns, principal, reply)),
+    sessions: await createSessions(parts, authenticator, (principal, reply) => count(turns, principal, reply), audit),
     streams: await createOpenStreams(parts, limits),
     failed: createThrottle(failedLimit, parts.clock),
     metrics: createMetrics(parts.database, parts.work, parts.disk),
@@ -459,11 +461,14 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     folder: parts.settings.consoleFolder,
     sessions: gate.sessions,
     authenticate: (request, reply) => authenticate(gate, request, reply),
-    refuse: (request, reply, error) => refusalOf(gate, request, reply, error),
+    async refuse(request, reply, error) {
+      await audit.failed('TOKEN', request.ip)
+      return refusalOf(gate, request, reply, error)
+    },
   })
   addErrors(app, gate, table, webConsole)
   await addPages(app, parts, operations, gate.metrics, webConsole)
-  await addSignIn(app, parts)
+  await addSignIn(app, parts, audit)
   await addGitWebhooks(app, parts, gate.failed)
   await addDoor(app, gate, operations)
   addOperations(app, gate, operations)

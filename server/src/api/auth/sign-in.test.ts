@@ -109,6 +109,12 @@ test('who signs out has ended the session: its token opens nothing more, however
   assert.deepEqual([left.status, await statusOf(beside)], [302, 401])
   const [event] = await eventsOf('CREATE')
   assert.deepEqual([event.triggered_by, event.actor_type, event.origin], ['alice@example.com', 'USER', 'CONSOLE'])
+  // By the cookie of the browser, and by the token itself.
+  const ends = await eventsOf('DELETE')
+  assert.deepEqual(
+    ends.map(({ triggered_by, actor_type }) => [triggered_by, actor_type]),
+    Array.from({ length: 2 }, () => ['alice@example.com', 'USER']),
+  )
 })
 
 test('a stream of a session that has ended ends', async () => {

@@ -14,8 +14,17 @@ import { createThrottle, type Throttle } from '../throttle.ts'
 import { createAccounts } from './accounts.ts'
 import { tokenInHeader, unauthorized } from './auth.ts'
 import { endSession, sessionHash } from './ended-sessions.ts'
-import { createOidc, endpointIn, type Oidc, type OidcParts, type OidcSettings, readDocument } from './oidc.ts'
-import { createSignInAudit, type SignInAudit } from './sign-in-audit.ts'
+import {
+  type Claims,
+  createOidc,
+  endpointIn,
+  type Oidc,
+  type OidcParts,
+  type OidcSettings,
+  readDocument,
+} from './oidc.ts'
+import type { Principal } from './principal.ts'
+import type { AccountRef, SignInAudit } from './sign-in-audit.ts'
 import { type Cookies, createCookies } from './sign-in-cookies.ts'
 
 const attemptCookie = 'slipway_sign_in'
@@ -63,6 +72,7 @@ interface SignIn {
   oidc: Oidc
   cookies: Cookies
   audit: SignInAudit
+  principalOf(claims: Claims): Promise<Principal | null>
   all: Parts
   document(): Promise<Record<string, unknown>>
 }
@@ -73,7 +83,12 @@ const orUnavailable = (error: unknown): never => {
     : unavailable('issuer_unavailable', 'The sign-in provider does not answer.', 5, error)
 }
 
-const createSignIn = async (parts: Parts, settings: OidcSettings, clientId: string): Promise<SignIn> => {
+const createSignIn = async (
+  parts: Parts,
+  settings: OidcSettings,
+  clientId: string,
+  audit: SignInAudit,
+): Promise<SignIn> => {
   const { clock, log, issuerOutbound: outbound = parts.outbound } = parts
   const root = await readFingerprintKey(parts.database, parts.sealer)
   const key = createHmac('sha256', root).update('slipway cookies of signing in').digest()
@@ -85,7 +100,8 @@ const createSignIn = async (parts: Parts, settings: OidcSettings, clientId: stri
     parts: own,
     oidc: createOidc(settings, own),
     cookies: createCookies(key, () => clock.now().getTime()),
-    audit: createSignInAudit(parts, createAccounts(parts, settings.adminEmails)),
+    audit,
+    principalOf: createAccounts(parts, settings.adminEmails),
     all: parts,
     async document() {
       if (kept === undefined || clock.monotonicMs() - kept.readMs > keepDocumentMs)
@@ -140,7 +156,7 @@ const exchange = async (signIn: SignIn, code: string, attempt: Attempt, redirect
 }
 
 /** Exchanges the code for the issuer's token, for the browser that asked for it. */
-const receive = async (signIn: SignIn, request: FastifyRequest, attempt: Attempt | null): Promise<string> => {
+const receive = async (signIn: SignIn, request: FastifyRequest, attempt: Attempt | null) => {
   const { code, state, error } = request.query as Record<string, unknown>
   if (attempt === null || typeof state !== 'string' || !isSame(state, attempt.state))
     throw badRequest(
@@ -153,36 +169,50 @@ const receive = async (signIn: SignIn, request: FastifyRequest, attempt: Attempt
   const token = await exchange(signIn, code, attempt, redirectUri(request)).catch(orUnavailable)
   const claims = await signIn.oidc.verify(token)
   if (claims === null || decodeJwt(token).nonce !== attempt.nonce) throw unauthorized()
-  await signIn.audit.signedIn(claims, request)
-  return token
+  const principal = await signIn.principalOf(claims)
+  if (principal !== null) await signIn.audit.signedIn(principal, 'OIDC', request)
+  return { token, principal }
 }
 
 const finish = async (signIn: SignIn, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
   const attempt = readAttempt(signIn, request)
   signIn.cookies.clear(request, reply, attemptCookie)
-  const token = await receive(signIn, request, attempt).catch(async (error: unknown) => {
-    if (error instanceof ApiError && error.status < 500) await signIn.audit.failed(request.ip)
+  const { token, principal } = await receive(signIn, request, attempt).catch(async (error: unknown) => {
+    if (error instanceof ApiError && error.status < 500) await signIn.audit.failed('OIDC', request.ip)
     throw error
   })
   const { exp = 0 } = decodeJwt(token)
   const seconds = Math.max(0, Math.ceil(exp - signIn.all.clock.now().getTime() / 1000))
-  const session = { hash: sessionHash(token).toString('base64url'), exp }
+  const account = principal?.account ?? null
+  const by = account === null ? {} : { accountId: account.id, name: principal!.name }
+  const session = { hash: sessionHash(token).toString('base64url'), exp, ...by }
   signIn.cookies.write(request, reply, sessionCookie, session, seconds)
   reply.redirect(`${safeReturn(attempt!.returnTo)}#id_token=${token}`, 302)
 }
 
+interface Session {
+  hash: Buffer
+  exp: number
+  /** Null if the account is not known. */
+  by: Principal | AccountRef | null
+}
+
 /** The session of this browser, or of the token that the caller sends. */
-const sessionOf = async (signIn: SignIn, request: FastifyRequest): Promise<{ hash: Buffer; exp: number } | null> => {
+const sessionOf = async (signIn: SignIn, request: FastifyRequest): Promise<Session | null> => {
   const token = tokenInHeader(request.headers.authorization)
-  if (token !== null && (await signIn.oidc.verify(token)) !== null)
-    return { hash: sessionHash(token), exp: decodeJwt(token).exp! }
-  const { hash, exp } = signIn.cookies.read(request, sessionCookie) ?? {}
-  return typeof hash === 'string' && typeof exp === 'number' ? { hash: Buffer.from(hash, 'base64url'), exp } : null
+  const claims = token === null ? null : await signIn.oidc.verify(token)
+  if (claims !== null)
+    return { hash: sessionHash(token!), exp: decodeJwt(token!).exp!, by: await signIn.principalOf(claims) }
+  const { hash, exp, accountId, name } = signIn.cookies.read(request, sessionCookie) ?? {}
+  if (typeof hash !== 'string' || typeof exp !== 'number') return null
+  const by = typeof accountId === 'string' && typeof name === 'string' ? { accountId, name } : null
+  return { hash: Buffer.from(hash, 'base64url'), exp, by }
 }
 
 const signOut = async (signIn: SignIn, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
   const session = await sessionOf(signIn, request)
   if (session !== null) await endSession(signIn.all.database, session.hash, session.exp)
+  if (session !== null && session.by !== null) await signIn.audit.signedOut(session.by, request)
   signIn.cookies.clear(request, reply, sessionCookie)
   const { end_session_endpoint: end } = await signIn.document()
   if (typeof end !== 'string') return void reply.redirect('/', 302)
@@ -192,10 +222,10 @@ const signOut = async (signIn: SignIn, request: FastifyRequest, reply: FastifyRe
 }
 
 /** The sign-in pages, if an issuer and its client are configured. */
-export const addSignIn = async (app: FastifyInstance, parts: Parts): Promise<void> => {
+export const addSignIn = async (app: FastifyInstance, parts: Parts, audit: SignInAudit): Promise<void> => {
   const { oidc: settings, rateLimit } = parts.settings
   if (settings?.clientId === undefined) return
-  const signIn = await createSignIn(parts, settings, settings.clientId)
+  const signIn = await createSignIn(parts, settings, settings.clientId, audit)
   const throttle: Throttle = createThrottle(rateLimit === 0 ? 0 : perMinute, parts.clock)
   const page = (path: string, show: (signIn: SignIn, request: FastifyRequest, reply: FastifyReply) => Promise<void>) =>
     app.get(path, async (request, reply) => {

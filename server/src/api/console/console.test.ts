@@ -95,6 +95,38 @@ test('both halves of a session open what its token opens; neither half alone doe
   assert.equal(await statusOf({ authorization: `Token ${hashOf(api.token).toString('base64')}` }, '/organization'), 401)
 })
 
+test('each sign-in and sign-out of the console leaves an event in the organization of its token, failures one a minute', async () => {
+  const fresh = await startApi({ idle: true, settings: { consoleFolder: folder, failedLoginLimit: 0 } })
+  const tenant = await fresh.newOrganization()
+  const send = (body?: object, headers: Record<string, string> = {}) =>
+    raw(body === undefined ? 'DELETE' : 'POST', '/console/session', headers, body, fresh.url)
+  const first = halvesIn(await send({ token: tenant.token }))
+  const code = await createCode(fresh.database, hashOf(tenant.token))
+  const second = halvesIn(await send({ code }))
+  for (const own of [first, second]) assert.equal((await send(undefined, { ...own })).status, 204)
+  const eventsIn = async (organizationId: string, token: string) => {
+    const path = `/organization/${organizationId}/events?subTargetType=API_TOKEN&targetType=MEMBERS_AND_ROLES`
+    return (await fresh.as(token)('GET', path)).body.events.toReversed() as Json[]
+  }
+  const found = await eventsIn(tenant.id, tenant.token)
+  assert.deepEqual(
+    found.map((each) => [each.event_type, each.actor_type, each.origin, JSON.parse(each.change)]),
+    [
+      ['CREATE', 'API_TOKEN', 'CONSOLE', { signed_in_from: '127.0.0.1', signed_in_with: 'TOKEN' }],
+      ['CREATE', 'API_TOKEN', 'CONSOLE', { signed_in_from: '127.0.0.1', signed_in_with: 'LINK' }],
+      ['DELETE', 'API_TOKEN', 'CONSOLE', { signed_out_from: '127.0.0.1' }],
+      ['DELETE', 'API_TOKEN', 'CONSOLE', { signed_out_from: '127.0.0.1' }],
+    ],
+  )
+  for (const body of [{ code }, { token: `${tenant.token}x` }, { token: 'wrong' }])
+    assert.equal((await send(body)).status, 401)
+  const failed = await eventsIn(fresh.organizationId, fresh.token)
+  assert.deepEqual(
+    failed.map((each) => [each.event_type, each.actor_type, JSON.parse(each.change)]),
+    [['POLICY_FAILED', 'SYSTEM', { failures: 1, last_from: '127.0.0.1' }]],
+  )
+})
+
 test('a page of another origin has no session, whatever it sends', async () => {
   const own = await signIn(api.token)
   const foreign: Record<string, string>[] = [

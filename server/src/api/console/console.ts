@@ -23,8 +23,8 @@ export interface ConsoleParts {
   folder?: string | undefined
   sessions: Sessions
   authenticate(request: FastifyRequest, reply: FastifyReply): Promise<Principal>
-  /** Counts a failed sign-in: answers the error to throw. */
-  refuse(request: FastifyRequest, reply: FastifyReply, error: ApiError): ApiError
+  /** Counts and records a failed sign-in: answers the error to throw. */
+  refuse(request: FastifyRequest, reply: FastifyReply, error: ApiError): Promise<ApiError>
 }
 
 export interface Console {
@@ -72,7 +72,7 @@ const open = async (parts: ConsoleParts, request: FastifyRequest, reply: Fastify
       ? parts.sessions.openByCode(request, reply, code!)
       : parts.sessions.openByToken(request, reply, token))
   } catch (error) {
-    throw error instanceof ApiError && error.status === 401 ? parts.refuse(request, reply, error) : error
+    throw error instanceof ApiError && error.status === 401 ? await parts.refuse(request, reply, error) : error
   }
 }
 

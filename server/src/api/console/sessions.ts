@@ -12,6 +12,7 @@ import type { Clock } from '../../lib/time/clock.ts'
 import type { Database } from '../../store/database.ts'
 import { type Authenticator, type Grant, unauthorized } from '../auth/auth.ts'
 import type { Principal } from '../auth/principal.ts'
+import type { SignInAudit } from '../auth/sign-in-audit.ts'
 import { ownOrigin } from '../cors.ts'
 import {
   deleteSession,
@@ -147,6 +148,7 @@ export const createSessions = async (
   authenticator: Authenticator,
   /** A sign-in counts as a request of whoever signs in; throws if there were too many. */
   count: (principal: Principal, reply: FastifyReply) => void,
+  audit: SignInAudit,
 ): Promise<Sessions> => {
   const rows = createRows(database, clock)
   const stop = await database.listen('slipway_token', rows.clear)
@@ -171,7 +173,9 @@ export const createSessions = async (
     async openByToken(request, reply, token) {
       const { principal, grant } = await authenticator.grantOf(token, request.ip)
       count(principal, reply)
-      return open(request, reply, grant)
+      const opened = await open(request, reply, grant)
+      await audit.signedIn(principal, principal.account === null ? 'TOKEN' : 'JWT', request)
+      return opened
     },
     async openByCode(request, reply, code) {
       const tokenHash = secretForm.test(code) ? await takeCode(database, code) : null
@@ -184,13 +188,18 @@ export const createSessions = async (
       const grant: Grant = { tokenHash, claims: null, jwtHash: null, expiresAt: null }
       const principal = await authenticator.authenticateGrant(grant, request.ip)
       count(principal, reply)
-      return open(request, reply, { ...grant, expiresAt: principal.expiresAt })
+      const opened = await open(request, reply, { ...grant, expiresAt: principal.expiresAt })
+      await audit.signedIn(principal, 'LINK', request)
+      return opened
     },
     async close(request, reply) {
       const halves = halvesOf(request)
       const row = halves === null ? null : await rows.read(hashOfSecret(halves.cookie))
       if (row === null || !timingSafeEqual(row.keyHash, hashOfSecret(halves!.key))) throw unauthorized()
+      // Its token may have been revoked meanwhile: then the session ends all the same.
+      const principal = await authenticator.authenticateGrant(grantIn(row), request.ip).catch(() => null)
       await deleteSession(database, hashOfSecret(halves!.cookie))
+      if (principal !== null) await audit.signedOut(principal, request)
       writeCookie(request, reply, '', 0)
     },
     stop,

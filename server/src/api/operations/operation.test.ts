@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import Type from 'typebox'
 import { operations } from '../../resources/index.ts'
 import { assertComplete, type Operation, operation, ownOrganization } from './operation.ts'
+import { showsSecret } from './schema.ts'
 
 const renamed = operation({
   id: 'renameThing',
@@ -42,4 +43,37 @@ test('the server does not start with an operation that leaves out what it needs'
   for (const [name, message] of lacks)
     assert.throws(() => assertComplete([{ ...renamed, [name]: undefined } as Operation]), message)
   assert.throws(() => assertComplete([renamed, renamed]), /two operations are called renameThing/)
+})
+
+const sent = (schema: unknown): string[] =>
+  typeof schema !== 'object' || schema === null
+    ? []
+    : Object.entries(schema).flatMap(([name, inner]) => [name, ...sent(inner)])
+
+/** The texts in a schema that have the name of a secret and no mark. */
+const unmarkedIn = (schema: unknown, path = ''): string[] => {
+  if (typeof schema !== 'object' || schema === null) return []
+  const { type, enum: values, 'x-shown-once': isMarked } = schema as Record<string, unknown>
+  const isText = type === 'string' && values === undefined
+  if (isText && /(^|_)(token|secret|password|secret_url|private_key)$/.test(path) && isMarked !== true) return [path]
+  return Object.entries(schema).flatMap(([name, inner]) => unmarkedIn(inner, name))
+}
+
+test('every secret that the response to a POST shows is marked as one', () => {
+  const posts = operations.filter(({ method }) => method === 'POST')
+  assert.deepEqual(
+    posts.flatMap(({ id, body, answer }) => {
+      // What the caller has sent is no secret to it.
+      const known = new Set(sent(body))
+      return unmarkedIn(answer).flatMap((name) => (known.has(name) ? [] : [`${id}: ${name}`]))
+    }),
+    [],
+  )
+  const marked = posts.filter(({ answer }) => showsSecret(answer)).map(({ id }) => id)
+  assert.deepEqual(marked.sort(), [
+    'createGitWebhook',
+    'createOrganizationApiToken',
+    'createOrganizationWebhook',
+    'rotateGitWebhookSecret',
+  ])
 })

@@ -32,6 +32,7 @@ import {
   OtherAnswer,
   type Principal,
 } from './operation.ts'
+import { showsSecret } from './schema.ts'
 import { readBody, readQuery } from './validate.ts'
 
 /** What the gate knows before the body is read. */
@@ -73,9 +74,11 @@ const keyOf = (
   // Its answer would be repeated for another body, which nobody has read by then.
   if (operation.consumes === archiveType)
     throw badRequest('An Idempotency-Key is not possible with an archive: send it without one.')
-  const { organizationId } = admitted.principal
-  // Callers must not see each other's answers, least of all those who are in no organization yet.
-  const path = `${request.url.split('?')[0]!.toLowerCase()}#${hash('sha256', sharesAnswers(admitted.principal))}`
+  const { organizationId, tokenId } = admitted.principal
+  // Callers must not see each other's answers, least of all those who are in no organization yet. A secret is for the
+  // credential that it was made for, whoever else has the same rights.
+  const readers = [sharesAnswers(admitted.principal), ...(showsSecret(operation.answer) ? [tokenId] : [])].join(' ')
+  const path = `${request.url.split('?')[0]!.toLowerCase()}#${hash('sha256', readers)}`
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
 }
 

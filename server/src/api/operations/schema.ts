@@ -34,6 +34,9 @@ export const Open = () =>
 export const Ref = (kind: string) => Uuid({ 'x-ref': kind })
 /** Sealed at rest and never answered. */
 export const Secret = (maxLength: number) => Type.String({ maxLength, writeOnly: true, 'x-secret': true })
+/** A secret in the response of the request that made it: replayed to the same credential only. */
+export const ShownOnce = (maxLength: number, options: TSchemaOptions = {}) =>
+  Type.String({ maxLength, 'x-shown-once': true, ...options })
 /** Only in responses. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
 
@@ -166,6 +169,12 @@ export const secretPaths = (schema: TObject): string[] =>
     const nested = (inner as Json).properties !== undefined
     return nested ? secretPaths(inner as TObject).map((path) => `${name}.${path}`) : []
   })
+
+/** Whether a schema has a field marked `ShownOnce`, at any depth. */
+export const showsSecret = (schema: unknown): boolean => {
+  if (!isObject(schema)) return false
+  return schema['x-shown-once'] === true || Object.values(schema).some(showsSecret)
+}
 
 /** The same object without the fields marked `Secret`. */
 export const withoutSecrets = (schema: TObject): TObject => {

@@ -21,6 +21,7 @@ import {
   Nullable,
   OneOf,
   Results,
+  ShownOnce,
   Text,
   Timestamp,
   Uuid,
@@ -165,7 +166,7 @@ const create = operation({
   summary: 'Create an API token with scopes or a role; its text is only in this response',
   body: bodySchema,
   status: 201,
-  answer: Type.Object({ ...record, token: Text() }),
+  answer: Type.Object({ ...record, token: ShownOnce(255) }),
   run(context) {
     const { body } = context
     const { organizationId, tokenId } = context.principal

@@ -23,6 +23,7 @@ import {
   OneOf,
   Results,
   Secret,
+  ShownOnce,
   Text,
   Timestamp,
   Uuid,
@@ -134,7 +135,7 @@ const create = operation({
   body: spec,
   defaults: true,
   status: 201,
-  answer: Type.Object({ ...webhook.answer.properties, signing_secret: Text() }),
+  answer: Type.Object({ ...webhook.answer.properties, signing_secret: ShownOnce(255) }),
   async run(context) {
     const { target_secret, ...open } = context.body
     await checkTarget(context, open.target_url)

@@ -12,7 +12,7 @@ import {
   organizationInPath,
 } from '../../api/operations/operation.ts'
 import { auditOf, checkRefs, resource, type Spec } from '../../api/operations/resource.ts'
-import { Computed, Maybe, Nullable, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
+import { Computed, Maybe, Nullable, Ref, ShownOnce, Text, Timestamp } from '../../api/operations/schema.ts'
 import { conflict, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -114,11 +114,11 @@ const seal = ({ parts, principal }: Context, id: string, column: string, text: s
 
 const Shown = Type.Object({
   ...gitWebhook.answer.properties,
-  signing_secret: Text(255, {
+  signing_secret: ShownOnce(255, {
     description:
       'What to enter at the git host as the secret, and at a registry as the header `Authorization`; shown only in this response.',
   }),
-  secret_url: Text(2048, {
+  secret_url: ShownOnce(2048, {
     description:
       'What to enter at Docker Hub, which sends no secret: it is in this address; shown only in this response.',
   }),
