@@ -5,6 +5,13 @@ import type { Secret } from '../lib/secret.ts'
 import { isKubernetesSql, isRoutedSql } from './cluster-rows.ts'
 import type { Database, Queryable } from './database.ts'
 import type { Sealer } from './keys/seal.ts'
+import {
+  isTakenByPlatformSql,
+  type NamesInSettings,
+  reservedHosts,
+  reservedSql,
+  saveReserved,
+} from './reserved-hosts.ts'
 
 /** Represents the installation where an organization is required. */
 export const installationId = '00000000-0000-0000-0000-000000000000'
@@ -48,11 +55,6 @@ export const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
 export const clusterDomainSql = (row: string): string => `case when ${isKubernetesSql(row)}
   then coalesce(${row}.spec #>> '{dns_provider,domain}', 'localhost') else ${serviceDomainSql} end`
 
-/** SQL: whether a host is the API's own, or one that the platform gives to services. */
-export const isReservedSql = (host: string): string =>
-  `(${host} = coalesce(${textSql('api_host')}, '') or ${host} = ${serviceDomainSql}
-    or ${textSql('domain')} is not null and right(${host}, length(${textSql('domain')}) + 1) = '.' || ${textSql('domain')})`
-
 const setText = (tx: Queryable, name: string, value: string | undefined): Promise<unknown> =>
   value === undefined
     ? tx.query('delete from installation where name = $1', [name])
@@ -61,19 +63,27 @@ const setText = (tx: Queryable, name: string, value: string | undefined): Promis
         [name, value],
       )
 
-/** Names keep their labels; a label that a custom domain has under the new domain is the platform's from now on. */
+/** Names keep their labels, unless the platform has taken such a name; custom domains that it has taken are not routed. */
 const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
-  await tx.query(`delete from route where custom_domain_id is not null and ${isReservedSql('host')}`)
+  await tx.query(
+    `delete from route where custom_domain_id is not null and ${reservedSql('host', 'organization_id')} is not null`,
+  )
   await tx.query(
     `update route set host = left(host, length(host) - length($1) - 1) || '.' || ${serviceDomainSql}
      where custom_domain_id is null and right(host, length($1) + 1) = '.' || $1 and ${isRoutedSql('route.service_id')}`,
     [before],
   )
   await tx.query(
+    `update route set host = split_part(host, '.', 1) || '-' || substr(md5(service_id::text), 1, 6)
+       || substr(host, strpos(host, '.'))
+     where custom_domain_id is null and service_id in (
+       select service_id from route where custom_domain_id is null and ${isTakenByPlatformSql('route.host')})`,
+  )
+  await tx.query(
     `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
      select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
      from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
-     where not ${isReservedSql('d.domain')} and not exists (select from route o where o.custom_domain_id = d.id)
+     where ${reservedSql('d.domain', 'd.organization_id')} is null and not exists (select from route o where o.custom_domain_id = d.id)
      on conflict do nothing`,
   )
   // What instances were told of hosts has changed.
@@ -119,17 +129,19 @@ export const saveEngine = async (database: Database, hasEngine: boolean): Promis
   await setText(database, 'docker', hasEngine ? undefined : 'off')
 }
 
-/** The operator's names for services and for the API; all hosts of services follow. */
+/** The operator's names for services, for the API and for whatever else the settings name; all hosts of services follow. */
 export const saveNames = (
   database: Database,
-  { domain, apiHost }: { domain: string | undefined; apiHost: string | undefined },
+  settings: NamesInSettings & { domain: string | undefined; apiHost: string | undefined },
 ): Promise<void> =>
   database.transaction(async (tx) => {
     await tx.query('lock table installation in exclusive mode')
     const [before] = await tx.query<{ domain: string; apiHost: string | null }>(
       `select ${serviceDomainSql} as domain, ${textSql('api_host')} as "apiHost"`,
     )
-    if (before!.domain === (domain ?? 'localhost') && before!.apiHost === (apiHost ?? null)) return
+    const { domain, apiHost } = settings
+    const isReservedAnew = await saveReserved(tx, reservedHosts(settings))
+    if (!isReservedAnew && before!.domain === (domain ?? 'localhost') && before!.apiHost === (apiHost ?? null)) return
     await setText(tx, 'domain', domain)
     await setText(tx, 'api_host', apiHost)
     await renameHosts(tx, before!.domain)

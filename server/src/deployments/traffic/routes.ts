@@ -4,6 +4,7 @@ import type { Policy } from '../../router/policy.ts'
 import type { ExposedHost, Exposure } from '../../runtimes/ingress.ts'
 import type { Workload, WorkloadPort } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import { reservedSql } from '../../store/reserved-hosts.ts'
 import { openedPorts, type PublishedPort, readPublishedPorts } from './published-ports.ts'
 
 /** One host name of a service and the port of its program that it leads to. */
@@ -82,9 +83,10 @@ export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports'
     .map(({ protocol, externalPort, internalPort }) => ({ protocol, externalPort, internalPort })),
 })
 
-/** The domains that users have brought for a service. */
+/** The domains that users have brought for a service and may have. */
 const readDomains = async (db: Queryable, serviceId: string): Promise<string[]> => {
-  const sql = 'select domain from custom_domain where service_id = $1 order by domain'
+  const sql = `select domain from custom_domain d where service_id = $1
+    and ${reservedSql('d.domain', 'd.organization_id')} is null order by domain`
   return (await db.query<{ domain: string }>(sql, [serviceId])).map(({ domain }) => domain)
 }
 

@@ -2,6 +2,7 @@
 import { networkInterfaces } from 'node:os'
 import { OutboundFailed } from '../../lib/net/outbound.ts'
 import { isWildcard, withoutStar } from '../../router/table/wildcard.ts'
+import type { CustomDomain } from './rows.ts'
 
 export const checkedStatuses = [
   'RESOLVES_TO_IP',
@@ -78,8 +79,10 @@ export const checkDomain = async (
     use_cdn: useCdn,
     is_routed: isRouted,
     validation_domain: target,
-  }: { domain: string; use_cdn: boolean; is_routed: boolean; validation_domain: string | null },
+    refusal,
+  }: Pick<CustomDomain, 'domain' | 'use_cdn' | 'is_routed' | 'validation_domain' | 'refusal'>,
 ): Promise<CheckedDomain> => {
+  if (refusal !== null) return { domain_name: domain, status: 'GENERIC_FAILURE', error_details: refusal }
   if (!isRouted && !useCdn) return { domain_name: domain, ...(await checkElsewhere(addressesOf, domain, target)) }
   const found = isLocal(domain)
     ? statusOf(['127.0.0.1'], useCdn)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { applicationBody, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { judgeAnswer } from '../../../test/support/client-types.ts'
 import { until } from '../../../test/support/until.ts'
 import { followHosts } from '../../certificates/rows.ts'
@@ -11,6 +11,7 @@ import { insertDomain } from './rows.ts'
 
 const api = await startApi()
 const { call } = api
+const noNames = { domain: undefined, apiHost: undefined }
 let made = 0
 
 const sent = async (method: string, path: string, body: object | undefined, status: number): Promise<Json> => {
@@ -158,10 +159,11 @@ test('a wildcard serves the names of its level, where the operator allows it, an
   const { settings } = api.parts
   const names = { domain: 'apps.wild.example', apiHost: 'slipway.wild.example' }
   api.parts.settings = { ...settings, ...names, acme: { dns: { zones: ['wild.example'] } } }
+  await saveNames(api.database, names)
   try {
     assert.match(await refusal('*.shop.example'), /has not allowed wildcards/)
     assert.match(await refusal('*.otherwild.example'), /has not allowed wildcards/)
-    assert.match(await refusal('*.wild.example'), /a name of this server/)
+    assert.match(await refusal('*.wild.example'), /uses itself/)
     assert.match(await refusal('*.x.apps.wild.example'), /assigns to services/)
     for (const wrong of ['*', '*wild.example', 'a.*.wild.example', '*.*.wild.example']) await refusal(wrong)
     const made = await bring(service.id, '*.Shop.wild.example')
@@ -184,6 +186,7 @@ test('a wildcard serves the names of its level, where the operator allows it, an
     await sent('PUT', `${path}/${mine.id}`, { domain: '*.elsewhere.wild.example' }, 409)
     await api.database.query(`delete from custom_domain where organization_id = $1`, [others.ids.organizationId])
   } finally {
+    await saveNames(api.database, noNames)
     api.parts.settings = settings
   }
 })
@@ -230,7 +233,9 @@ test('a domain gets a certificate only when one is asked for, and says how far i
   const asked = await sent('POST', path, { domain, generate_certificate: true }, 201)
   assert.match(asked.certificate.reason, /has no TLS/)
   const { settings } = api.parts
-  api.parts.settings = { ...settings, routerTlsPort: 443, domain: 'apps.example', apiHost: 'slipway.example' }
+  const names = { domain: 'apps.example', apiHost: 'slipway.example' }
+  api.parts.settings = { ...settings, routerTlsPort: 443, ...names }
+  await saveNames(api.database, names)
   try {
     const { id: own } = asked
     const read = async () => (await sent('GET', `${path}/${own}/status`, undefined, 200)).certificate
@@ -263,6 +268,7 @@ test('a domain gets a certificate only when one is asked for, and says how far i
     for (const taken of ['slipway.example', 'apps.example', 'x.apps.example', 'A.b.Apps.example'])
       assert.match((await bring(id, taken, 400)).message, /assigns to services/)
   } finally {
+    await saveNames(api.database, noNames)
     api.parts.settings = settings
   }
 })
@@ -288,7 +294,85 @@ test('services move below the operator’s domain and back, whatever domains of 
     const { results } = await sent('GET', `/application/${fresh.id}/environmentVariable`, undefined, 200)
     assert.ok(results.some(({ value }: Json) => String(value).endsWith('.base.example')))
   } finally {
-    await saveNames(api.database, { domain: undefined, apiHost: undefined })
+    await saveNames(api.database, noNames)
   }
   assert.deepEqual(await hostsOf(service), before)
+})
+
+test('no other organization gets a host of the settings, or a name above or below one; what it had is not served', async () => {
+  const tenant = await sent('POST', '/organization', { name: 'Tenant', plan: 'FREE' }, 201)
+  const mine = await application()
+  const ask = api.as(await api.newToken(['Admin'], tenant.id))
+  const { environmentId } = await newPlace(api, ask, tenant.id)
+  const made = await ask('POST', `/environment/${environmentId}/application`, applicationBody('theirs'))
+  const path = `/application/${made.body.id}`
+  const add = async (domain: string) =>
+    ask('POST', `${path}/customDomain`, { domain, generate_certificate: true, use_cdn: false })
+  const early = ['console.platform.example', 'platform.example', 'login.platform.example']
+  for (const domain of early) assert.equal((await add(domain)).status, 201, domain)
+  const routed = async (): Promise<string[]> =>
+    (
+      await api.database.query<{ host: string }>('select host from route where host = any($1) order by host', [early])
+    ).map(({ host }) => host)
+  assert.equal((await routed()).length, 3)
+  await saveNames(api.database, {
+    ...{ domain: 'apps.platform.example', apiHost: 'api.platform.example' },
+    ...{ publicUrl: 'https://slipway.platform.example:8443', consoleUrl: 'https://console.platform.example/x' },
+    ...{ corsOrigins: ['https://dash.platform.example'], oidc: { issuer: 'https://login.platform.example/realm' } },
+  })
+  try {
+    assert.deepEqual(await routed(), [])
+    await followHosts(api.database, { domain: undefined, apiHost: undefined, hasDns: false })
+    const ordered = await api.database.query('select host from certificate where host = any($1)', [early])
+    assert.deepEqual(ordered, [])
+    const { settings } = api.parts
+    api.parts.settings = { ...settings, routerTlsPort: 443 }
+    for (const { certificate } of (await ask('GET', `${path}/customDomain`)).body.results)
+      assert.match(certificate.reason, /^The domain is not served: it must not be a name/)
+    api.parts.settings = settings
+    for (const { error_details } of (await ask('GET', `${path}/checkCustomDomain`)).body.results)
+      assert.match(error_details, /^The domain is not served/)
+
+    const never = ['slipway', 'console', 'api', 'apps', 'x.apps', 'Console'].map((name) => `${name}.platform.example`)
+    const operators = [
+      'dash.platform.example',
+      'login.platform.example',
+      'platform.example',
+      'x.console.platform.example',
+    ]
+    for (const domain of [...never, ...operators]) {
+      const { status, body } = await add(domain)
+      assert.deepEqual([status, body.details?.[0].field], [400, '/domain'], domain)
+    }
+    assert.equal((await add('www.platform.example')).status, 201)
+    for (const domain of never) await bring(mine.id, domain, 400)
+    await ask('DELETE', path)
+    await api.database.query('delete from custom_domain where domain = any($1)', [early])
+    for (const domain of operators) await bring(mine.id, domain)
+  } finally {
+    await saveNames(api.database, noNames)
+  }
+})
+
+test('a service whose name the platform takes for itself gets another one', async () => {
+  const { environmentId } = await newPlace(api)
+  const names = { domain: 'apps.taken.example', apiHost: undefined }
+  await saveNames(api.database, names)
+  try {
+    const service = await newApplication(api, environmentId)
+    const hosts = async (): Promise<string[]> =>
+      (
+        await api.database.query<{ host: string }>('select host from route where service_id = $1 order by host', [
+          service.id,
+        ])
+      ).map(({ host }) => host)
+    const before = await hosts()
+    const [own] = before.filter((host) => !host.startsWith('p'))
+    await saveNames(api.database, { ...names, consoleUrl: `https://${own}` })
+    const after = await hosts()
+    assert.equal(after.length, before.length)
+    assert.ok(after.every((host) => !before.includes(host) && host.endsWith('.apps.taken.example')))
+  } finally {
+    await saveNames(api.database, noNames)
+  }
 })

@@ -107,6 +107,16 @@ const certificateOf = (
   hasTls: boolean,
   issuer: string | null,
 ) => {
+  if (row.refusal !== null)
+    return isWanted
+      ? {
+          state: 'WAITING' as const,
+          expires_at: null,
+          reason: row.refusal,
+          next_attempt_at: null,
+          source: 'ACME' as const,
+        }
+      : null
   if (hasTls && row.is_routed && certificate !== null && (isWanted || certificate.source === 'UPLOADED'))
     return certificate
   if (!isWanted) return null
@@ -116,7 +126,7 @@ const certificateOf = (
 }
 
 const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain, issuer: string | null) => {
-  const { validation_domain: target, is_routed: _, ...kept } = row
+  const { validation_domain: target, is_routed: _, refusal: __, ...kept } = row
   return {
     ...kept,
     ...(target === null ? {} : { validation_domain: target }),
@@ -221,6 +231,7 @@ const upload = async (context: Context<Upload>) => {
   if (context.parts.settings.routerTlsPort === undefined) throw badRequest(noTls)
   const domain = theOne(context)
   if (!domain.is_routed) throw badRequest(notHere)
+  if (domain.refusal !== null) throw badRequest(domain.refusal)
   const checked = await checkUpload(context, domain)
   return change(context, 'UPDATE', domain.id, (tx) => saveUpload(tx, context, domain, checked))
 }

@@ -1,10 +1,10 @@
 /** Custom domains as rows: which names are valid, which service has one, and the routes that follow from it. */
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { hostName } from '../../lib/net/domain-name.ts'
-import { isWildcard, wildcardOf, withoutStar } from '../../router/table/wildcard.ts'
+import { isWildcard, withoutStar } from '../../router/table/wildcard.ts'
 import { isRoutedSql } from '../../store/cluster-rows.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
-import { isReservedSql } from '../../store/installation.ts'
+import { reservedSql } from '../../store/reserved-hosts.ts'
 import { timestampSql } from '../../store/tree.ts'
 
 export interface CustomDomain {
@@ -19,6 +19,8 @@ export interface CustomDomain {
   certificate: Certificate | null
   /** Requests to it come to our router, which has its certificate then. */
   is_routed: boolean
+  /** Why the organization may not have it any more: it is not served; null if it may. */
+  refusal: string | null
 }
 
 /** What is known of a host's certificate. */
@@ -56,34 +58,46 @@ export const certificateSql = (host: string): string => `(select found from (
       t.host = ${host} from certificate t where t.host in (${host}, '*.' || substr(${host}, strpos(${host}, '.') + 1))
   ) known order by rank, is_own desc limit 1)`
 
+const reservedFor = {
+  platform: 'must not be a name that this server assigns to services or uses itself',
+  operator:
+    'must not be a name that belongs to the operator of this server, or is above or below one: only its first organization may use it',
+}
+
+type Domain = Omit<CustomDomain, 'refusal'> & { reserved: keyof typeof reservedFor | null }
+
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
   d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
     and r.is_default and r.custom_domain_id is null) as validation_domain,
-  ${certificateSql('d.domain')} as certificate, ${isRoutedSql('d.service_id')} as is_routed`
+  ${certificateSql('d.domain')} as certificate, ${isRoutedSql('d.service_id')} as is_routed,
+  ${reservedSql('d.domain', 'd.organization_id')} as reserved`
 
-export const readDomains = (db: Queryable, serviceId: string, id: string | null = null): Promise<CustomDomain[]> =>
-  db.query<CustomDomain>(
+export const readDomains = async (
+  db: Queryable,
+  serviceId: string,
+  id: string | null = null,
+): Promise<CustomDomain[]> => {
+  const rows = await db.query<Domain>(
     `select ${columns} from custom_domain d where d.service_id = $1 and ($2::uuid is null or d.id = $2)
      order by d.created_at, d.id`,
     [serviceId, id],
   )
+  return rows.map(({ reserved, ...row }) => ({
+    ...row,
+    refusal: reserved === null ? null : `The domain is not served: it ${reservedFor[reserved]}.`,
+  }))
+}
 
 const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const field = '/domain'
 
-/** Names of the platform itself. */
-export interface Reserved {
-  domain?: string | undefined
-  apiHost?: string | undefined
-  /** `zones`: below which wildcards can be had. */
+/** `zones`: below which wildcards are possible. */
+export interface WildcardSettings {
   acme?: { dns?: { zones: readonly string[] } | undefined } | undefined
 }
 
-const isReserved = (name: string, { domain, apiHost }: Reserved): boolean =>
-  name === apiHost || (domain !== undefined && (name === domain || name.endsWith(`.${domain}`)))
-
 /** With one of them come all names of a level, so the operator says where that is possible. */
-const refuseWildcard = (wildcard: string, { domain = '', apiHost = '', acme }: Reserved): void => {
+const refuseWildcard = (wildcard: string, { acme }: WildcardSettings): void => {
   const zones = acme?.dns?.zones
   if (zones === undefined)
     throw invalidField(
@@ -96,12 +110,10 @@ const refuseWildcard = (wildcard: string, { domain = '', apiHost = '', acme }: R
       field,
       'must be a single host name: the operator of this server has not allowed wildcards below it (SLIPWAY_ACME_DNS_ZONES)',
     )
-  if ([domain, apiHost].some((own) => wildcardOf(own) === wildcard))
-    throw invalidField(field, 'must not have a name of this server below it')
 }
 
 /** The normalized form of a domain; throws a 400 for names that cannot be used. */
-export const completeDomain = (sent: string, reserved: Reserved): string => {
+export const completeDomain = (sent: string, settings: WildcardSettings): string => {
   const name = sent.trim()
   const domain = isWildcard(name) ? `*.${hostName(name.slice(2))}` : hostName(name)
   const labels = withoutStar(domain).split('.')
@@ -114,10 +126,16 @@ export const completeDomain = (sent: string, reserved: Reserved): string => {
       field,
       'must have at least three labels: names directly under localhost are assigned to services',
     )
-  if (isReserved(domain, reserved))
-    throw invalidField(field, 'must not be a name that this server assigns to services or uses itself')
-  if (isWildcard(domain)) refuseWildcard(domain, reserved)
+  if (isWildcard(domain)) refuseWildcard(domain, settings)
   return domain
+}
+
+const refuseReserved = async (tx: Queryable, organizationId: string, domain: string): Promise<void> => {
+  const [row] = await tx.query<Pick<Domain, 'reserved'>>(`select ${reservedSql('$1', '$2')} as reserved`, [
+    domain,
+    organizationId,
+  ])
+  if (row!.reserved !== null) throw invalidField(field, reservedFor[row!.reserved])
 }
 
 /** A wildcard and the names that it has are one organization's. */
@@ -156,6 +174,7 @@ export const insertDomain = async (
     domainRequest.generate_certificate,
     domainRequest.use_cdn,
   ]
+  await refuseReserved(tx, ids.organizationId, domainRequest.domain)
   await refuseOverlap(tx, ids.organizationId, domainRequest.domain)
   const sql = `insert into custom_domain (id, organization_id, service_id, domain, generate_certificate, use_cdn)
     values ($1, $2, $3, $4, $5, $6)`
@@ -167,6 +186,7 @@ export const updateDomain = async (
   { id, organizationId }: { id: string; organizationId: string },
   domainRequest: DomainRequest,
 ): Promise<void> => {
+  await refuseReserved(tx, organizationId, domainRequest.domain)
   await refuseOverlap(tx, organizationId, domainRequest.domain)
   const sql = `update custom_domain set domain = $2, generate_certificate = $3, use_cdn = $4,
     updated_at = clock_timestamp() where id = $1`
@@ -184,7 +204,7 @@ export const routeDomains = async (tx: Queryable, serviceId: string): Promise<vo
     `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default, custom_domain_id)
      select d.domain, r.organization_id, r.environment_id, r.service_id, r.port, r.protocol, false, d.id
      from custom_domain d join route r on r.service_id = d.service_id and r.is_default and r.custom_domain_id is null
-     where d.service_id = $1 and not ${isReservedSql('d.domain')}`,
+     where d.service_id = $1 and ${reservedSql('d.domain', 'd.organization_id')} is null`,
     [serviceId],
   )
 }

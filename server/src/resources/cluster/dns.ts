@@ -11,7 +11,8 @@ import { changeInner, type InnerChange, readInner } from '../../facets/settings/
 import { badRequest, invalidField } from '../../lib/errors.ts'
 import { domainName } from '../../lib/net/domain-name.ts'
 import type { Queryable } from '../../store/database.ts'
-import { clusterDomainSql, isReservedSql, nameHosts } from '../../store/installation.ts'
+import { clusterDomainSql, nameHosts } from '../../store/installation.ts'
+import { reservedSql } from '../../store/reserved-hosts.ts'
 import { FormsOf, openForms, readFormBy } from '../forms.ts'
 import { clusterInPath, isDocker } from './rows.ts'
 
@@ -59,12 +60,15 @@ const ownDomain = async ({ db, node }: Context): Promise<Spec> => {
 }
 
 /** The names of services belong to the platform below its own domain, which leads to its router. */
-const checkDomain = async (tx: Queryable, sent: string): Promise<string> => {
+const checkDomain = async (tx: Queryable, organizationId: string, sent: string): Promise<string> => {
   if (sent === 'localhost') return sent
   const read = domainName(sent)
   if (typeof read === 'string') throw invalidField('/dns_provider/domain', `must be ${read}`)
-  const [row] = await tx.query<{ reserved: boolean }>(`select ${isReservedSql('$1::text')} as reserved`, [read.value])
-  if (row!.reserved)
+  const [row] = await tx.query<{ reserved: string | null }>(`select ${reservedSql('$1', '$2')} as reserved`, [
+    read.value,
+    organizationId,
+  ])
+  if (row!.reserved !== null)
     throw invalidField('/dns_provider/domain', 'must not be a name of this server, which leads to its own router')
   return read.value
 }
@@ -95,7 +99,7 @@ const replace = async (context: Context<Type.Static<typeof Request>>) => {
     throw badRequest(
       'A Docker engine does not manage DNS: point the names at this server and add them as custom domains.',
     )
-  const domain = await checkDomain(context.db, String(sent.domain))
+  const domain = await checkDomain(context.db, context.principal.organizationId, String(sent.domain))
   const sealed = await seal(context, keyOf(sent))
   const transaction = <T>(work: (tx: Queryable) => Promise<T>): Promise<T> =>
     context.transaction(async (tx) => {

@@ -8,6 +8,7 @@ import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import { clusterDomainSql } from '../../store/installation.ts'
+import { isTakenByPlatformSql } from '../../store/reserved-hosts.ts'
 import type { Port } from './parts.ts'
 
 // Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
@@ -42,7 +43,7 @@ const suffixOf = (id: string, attempt: number): string =>
 const insert = `insert into route (host, organization_id, environment_id, service_id, port, protocol, is_default)
   select w.host, $2, $3, $4, w.port, w.protocol, w.is_default
   from json_to_recordset($1::json) as w (host text, port integer, protocol text, is_default boolean)
-  where w.host is distinct from (select value from installation where name = 'api_host')
+  where not ${isTakenByPlatformSql('w.host')}
   on conflict (host) do update
     set port = excluded.port, protocol = excluded.protocol, is_default = excluded.is_default
     where route.service_id = excluded.service_id
