@@ -234,7 +234,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
     secretManagers: createSecretManagers({ database, sealer, outbound: foundation.outbound, clock: systemClock }),
-    gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    gitCredentials: (use) => readGitCredentials(database, sealer, use),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),
     limits: settings.limits,

@@ -5,6 +5,13 @@
 import type { Readable } from 'node:stream'
 import type { Secret } from '../lib/secret.ts'
 
+export interface GitLogin {
+  username: string
+  password: string
+  /** The only origins that it may be sent to; absent: the repository's own. */
+  origins?: readonly string[]
+}
+
 export interface GitSource {
   /** Whose copy of the repository it is: organizations never share what they fetched. */
   organizationId: string
@@ -13,7 +20,7 @@ export interface GitSource {
   /** The full commit id (40 or 64 hex digits); default the branch's head. */
   commitId?: string
   /** Sent as HTTP basic authentication by `GIT_CONFIG_*` environment, never in argv. */
-  credentials?: Secret<{ username: string; password: string }>
+  credentials?: Secret<GitLogin>
 }
 
 /** A commit in the public API. */

@@ -16,7 +16,7 @@ import type { SecretManagers } from '../variables/external/managers.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import type { DeployableKind } from './deployments.ts'
-import type { GitAccess } from './images/git-credentials.ts'
+import type { GitAccess, GitTokenUse } from './images/git-credentials.ts'
 import type { RegistryCredentials } from './images/registry-credentials.ts'
 import type { EffectiveVariables } from './release/workload.ts'
 import type { VolumeSizes } from './request/volume-sizes.ts'
@@ -48,7 +48,7 @@ export interface DeploymentParts {
   /** Where the values of external secrets are read. */
   secretManagers: SecretManagers
   /** The user and password of a git token; rejects with a `DeploymentError` if it no longer exists. */
-  gitCredentials(organizationId: string, gitTokenId: string): Promise<GitAccess>
+  gitCredentials(use: GitTokenUse): Promise<GitAccess>
   /** The address and login of a container registry; null if it was deleted. */
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
   /** What asks and tells git hosts; without it none is told of anything. */

@@ -115,6 +115,7 @@ Terraform | ?resources_only | src/resources/terraform/terraform | a delete of th
 Organization | /name | src/resources/organization/organization | an edit keeps what it leaves out
 Organization | /type /token | src/resources/organization/organization | a git token is kept sealed and never answered; a service that uses it keeps it from being deleted
 Organization | /workspace /git_api_url | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
+Organization | /repository_origins | src/resources/repositories/git-browsing | a git token is sent to no other port or scheme of the host of its API, whoever names it
 Organization | /expired_at | test/promises | an expired git token is not used, and one that expires soon is told of
 Organization | ?projectId ?environmentId ?clusterId | src/resources/project/overview | services are told by project, environment and cluster
 Organization Account Git Repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token

@@ -214,7 +214,7 @@ const createParts = async (
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
     secretManagers: createSecretManagers({ database, sealer, outbound, clock: systemClock, addressOf: secretManagers }),
-    gitCredentials: (organizationId, id) => readGitCredentials(database, sealer, organizationId, id),
+    gitCredentials: (use) => readGitCredentials(database, sealer, use),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
     limits: settings.limits,

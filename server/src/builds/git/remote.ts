@@ -9,7 +9,7 @@ import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
-import type { GitSource } from '../builder.ts'
+import type { GitLogin, GitSource } from '../builder.ts'
 import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
@@ -56,11 +56,17 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
     throw refused('The commit id must be 40 or 64 hexadecimal digits.')
 }
 
+/** Whether the login of the repository at `own` may be sent to this address. */
+export const mayReceive = ({ origins }: GitLogin, own: string, url: string): boolean =>
+  (origins ?? [new URL(own).origin]).includes(new URL(url).origin)
+
 /** The credentials, only for their own repository's URL; null if there are none. */
 const authorization = (source: GitSource, address: string): string | null => {
   const known = source.credentials?.reveal()
   if (known === undefined) return null
   const url = new URL(source.url)
+  if (!mayReceive(known, source.url, source.url))
+    throw refused('The git token of this repository is not for its address.')
   if (url.protocol === 'http:' && !isPrivateAddress(address, url))
     throw refused('A git token cannot be sent over plain http: use the https URL of the repository.')
   return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`

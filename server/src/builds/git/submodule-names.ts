@@ -57,9 +57,6 @@ export const submoduleUrl = (parent: string, url: string): string | null => {
   return isValidGitUrl(whole) ? whole : null
 }
 
-/** Credentials belong to their host alone. */
-export const isSameHost = (one: string, other: string): boolean => new URL(one).origin === new URL(other).origin
-
 /** Only for hosts that hand out no commit by its id: then its branch is fetched. */
 export const branchesFor = ({ branch }: Submodule): string[] => {
   const named = branch !== null && isValidBranch(branch) ? [branch] : []

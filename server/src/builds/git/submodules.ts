@@ -10,16 +10,8 @@ import { explainGit, refMissing, refused } from './errors.ts'
 import { isCommitId } from './names.ts'
 import { type Objects, withObjects } from './objects.ts'
 import type { Git } from './process.ts'
-import type { createRemote } from './remote.ts'
-import {
-  branchesFor,
-  isInside,
-  isSameHost,
-  maxSubmodules,
-  parseModules,
-  type Submodule,
-  submoduleUrl,
-} from './submodule-names.ts'
+import { type createRemote, mayReceive } from './remote.ts'
+import { branchesFor, isInside, maxSubmodules, parseModules, type Submodule, submoduleUrl } from './submodule-names.ts'
 import { treeWith } from './tree-with.ts'
 
 const readMs = 30_000
@@ -145,7 +137,7 @@ const fetchOne = async (work: Work, parent: GitSource, module: Submodule, commit
   work.count += 1
   if (work.count > maxSubmodules || depth >= maxDepth) throw tooMany()
   const { organizationId, credentials } = parent
-  const own = credentials !== undefined && isSameHost(parent.url, url) ? { credentials } : {}
+  const own = credentials !== undefined && mayReceive(credentials.reveal(), parent.url, url) ? { credentials } : {}
   const source: GitSource = { organizationId, url, branch: 'main', ...own }
   work.say(`Fetching the submodule ${path} at ${commitId.slice(0, 12)}.\n`)
   await bringFrom(work, source, module, commitId)

@@ -13,8 +13,9 @@ import { openGitHost } from './git-host.ts'
 const never = new AbortController().signal
 
 const open = async (token: { type: string; token: string; git_api_url: string }) => {
-  const row = { type: token.type, apiUrl: token.git_api_url, sealed: 'x', expired: false }
   const { origin } = new URL(token.git_api_url)
+  const reach = { origins: [origin], urls: [] }
+  const row = { type: token.type, apiUrl: token.git_api_url, sealed: 'x', expired: false, reach }
   const host = await openGitHost(
     {
       database: standIn<Database>({ query: async () => [row] }),

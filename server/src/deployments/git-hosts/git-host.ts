@@ -18,6 +18,7 @@ import {
   lengthOf,
   type PullRequest,
 } from './hosts.ts'
+import { originOf, reachSql, type TokenReach } from './origins.ts'
 import { askHost, GitHostError, type HostRequest, type HostToken } from './request.ts'
 
 export { GitHostError } from './request.ts'
@@ -57,16 +58,17 @@ const pathOf = ({ pathname }: URL): string => {
   }
 }
 
-/** Whether a repository is at the host of this API: at the same name, or that without `api.`. Pure. */
-export const isOfHost = (repository: URL, api: URL): boolean =>
+/** The same name, or that without `api.`: a repository elsewhere may have the path of one that the host has. */
+const hasHostName = (repository: URL, api: URL): boolean =>
   repository.hostname === api.hostname || `api.${repository.hostname}` === api.hostname
 
-/** `owner/name` of a repository at the host of this API; null for one elsewhere. Pure. */
-export const repositoryAt = (repositoryUrl: string, apiUrl: string): string | null => {
+/** `owner/name` of a repository at the host of this API, at one of its token's origins; null for one elsewhere. Pure. */
+const repositoryAt = (repositoryUrl: string, apiUrl: string, origins: readonly string[]): string | null => {
   const [repository, api] = [URL.parse(repositoryUrl), URL.parse(apiUrl)]
   if (repository === null || api === null || !/^https?:$/.test(repository.protocol)) return null
   const path = pathOf(repository)
-  return isOfHost(repository, api) && /^[^\s?#]+(\/[^\s/?#]+)+$/.test(path) && !path.includes('..') ? path : null
+  const isThere = hasHostName(repository, api) && origins.includes(originOf(repositoryUrl) ?? '')
+  return isThere && /^[^\s?#]+(\/[^\s/?#]+)+$/.test(path) && !path.includes('..') ? path : null
 }
 
 interface TokenRow {
@@ -74,12 +76,13 @@ interface TokenRow {
   apiUrl: string
   sealed: string | null
   expired: boolean
+  reach: TokenReach
 }
 
 const readToken = async ({ database }: HostParts, organizationId: string, id: string): Promise<TokenRow> => {
   const [row] = await database.query<TokenRow>(
     `select t.spec ->> 'type' as type, t.spec ->> 'git_api_url' as "apiUrl", t.sealed ->> 'token' as sealed,
-       ${isExpiredSql('t')} as expired from node t where t.id = $1 and t.organization_id = $2 and t.kind = 'git_token'`,
+       ${isExpiredSql('t')} as expired, ${reachSql('t')} as reach from node t where t.id = $1 and t.organization_id = $2 and t.kind = 'git_token'`,
     [id, organizationId],
   )
   if (row === undefined || row.sealed === null)
@@ -177,7 +180,7 @@ export const openGitHost = async (
   if (gitTokenId === null || !/^https?:/.test(url)) return null
   const row = await readToken(parts, organizationId, gitTokenId)
   const apiUrl = row.apiUrl.replace(/\/+$/, '')
-  const repository = repositoryAt(url, apiUrl)
+  const repository = repositoryAt(url, apiUrl, row.reach.origins)
   const kind = repository === null ? null : kindOf(row.type, apiUrl)
   if (repository === null || kind === null) return null
   const text = await parts.sealer.open(organizationId, { table: 'node', row: gitTokenId, column: 'token' }, row.sealed!)

@@ -1,9 +1,13 @@
-/** The user and password for a git token. An expired one is never sent to its host. */
+/**
+ * The user and password for a git token and one repository. An expired token is sent nowhere, and none to a repository
+ * that it is not for.
+ */
 import type { GitSource } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Database } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
+import { originOf, reaches, reachSql, type TokenReach } from '../git-hosts/origins.ts'
 
 // What each kind of host expects as the user for a token.
 const users: Record<string, string> = { GITHUB: 'x-access-token', GITLAB: 'oauth2', BITBUCKET: 'x-token-auth' }
@@ -16,6 +20,7 @@ interface TokenRow {
   expiry: string | null
   isExpired: boolean
   expiresSoon: boolean
+  reach: TokenReach
 }
 
 const warnedDays = 7
@@ -27,7 +32,7 @@ export const isExpiredSql = (row: string): string => `coalesce(${row}.spec ->> '
 
 const tokenSql = `select t.name, t.spec ->> 'type' as type, t.spec ->> 'workspace' as workspace,
     t.sealed ->> 'token' as sealed, t.spec ->> 'expired_at' as expiry, ${isExpiredSql('t')} as "isExpired",
-    coalesce(t.spec ->> 'expired_at' <= ${day(warnedDays)}, false) as "expiresSoon"
+    coalesce(t.spec ->> 'expired_at' <= ${day(warnedDays)}, false) as "expiresSoon", ${reachSql('t')} as reach
   from node t where t.id = $1 and t.organization_id = $2 and t.kind = 'git_token'`
 
 export interface GitAccess {
@@ -39,12 +44,24 @@ export interface GitAccess {
 const warningOf = ({ name, expiry, expiresSoon }: TokenRow): string | null =>
   expiresSoon ? `The git token ${name} expires on ${expiry}: replace it before then, or deployments will fail.` : null
 
-/** Rejects with a `DeploymentError` when the token was deleted, has expired, or has no text. */
+export interface GitTokenUse {
+  organizationId: string
+  gitTokenId: string
+  /** The repository. */
+  url: string
+  /** An administrator of the organization has just named this repository. */
+  isApproved?: boolean
+}
+
+/** What is said where a token may not go. */
+export const tokenElsewhere = (name: string): string =>
+  `The git token ${name} is not for the address of this repository: an administrator of the organization can add its origin to repository_origins of the token.`
+
+/** Rejects with a `DeploymentError` if the token was deleted, has expired, has no text or is not for this repository. */
 export const readGitCredentials = async (
   database: Database,
   sealer: Sealer,
-  organizationId: string,
-  gitTokenId: string,
+  { organizationId, gitTokenId, url, isApproved = false }: GitTokenUse,
 ): Promise<GitAccess> => {
   const [row] = await database.query<TokenRow>(tokenSql, [gitTokenId, organizationId])
   if (row === undefined || row.sealed === null)
@@ -57,7 +74,10 @@ export const readGitCredentials = async (
       'git_token_expired',
       `The git token ${row.name} expired on ${row.expiry}: change its token and its expired_at, or choose another one.`,
     )
+  if (!isApproved && !reaches(row.reach, url))
+    throw new DeploymentError('git_token_elsewhere', tokenElsewhere(row.name))
   const token = await sealer.open(organizationId, { table: 'node', row: gitTokenId, column: 'token' }, row.sealed)
   const username = (row.type === 'BITBUCKET' ? row.workspace : null) ?? users[row.type] ?? 'git'
-  return { credentials: new Secret({ username, password: token.reveal() }), warning: warningOf(row) }
+  const origins = [...new Set([...row.reach.origins, originOf(url) ?? ''])]
+  return { credentials: new Secret({ username, password: token.reveal(), origins }), warning: warningOf(row) }
 }

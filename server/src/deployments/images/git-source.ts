@@ -11,7 +11,7 @@ export const openGitSource = async (
   warn: (sentence: string) => void = () => {},
 ): Promise<GitSource> => {
   if (gitTokenId === null) return { organizationId, url, branch }
-  const { credentials, warning } = await parts.gitCredentials(organizationId, gitTokenId)
+  const { credentials, warning } = await parts.gitCredentials({ organizationId, gitTokenId, url })
   if (warning !== null) warn(warning)
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }

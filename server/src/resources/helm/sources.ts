@@ -5,7 +5,7 @@ import { checkRefs, type Spec } from '../../api/operations/resource.ts'
 import { defaultValuesOf, fetchChart } from '../../deployments/charts/make-chart.ts'
 import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
 import type { DeploymentParts } from '../../deployments/parts.ts'
-import { refuseTokensElsewhere } from '../repositories/token-reach.ts'
+import { administers, refuseTokensElsewhere } from '../repositories/token-reach.ts'
 import { GitRepositoryToRead } from '../service/git-source.ts'
 import { completeSource, SourceRequest } from './chart.ts'
 import { askingRepository } from './charts.ts'
@@ -14,8 +14,8 @@ import { chartIn } from './run.ts'
 const fetchAsked = async ({ parts, db, principal }: Context, source: Spec) => {
   await refuseTokensElsewhere(db, principal, source)
   const { database, sealer, outbound, builder } = parts
-  const gitCredentials: DeploymentParts['gitCredentials'] = (organizationId, id) =>
-    readGitCredentials(database, sealer, organizationId, id)
+  const gitCredentials: DeploymentParts['gitCredentials'] = (use) =>
+    readGitCredentials(database, sealer, { ...use, isApproved: administers(principal) })
   return askingRepository((signal) =>
     fetchChart(
       {

@@ -43,7 +43,7 @@ const readHeads = async (
 ): Promise<ReadonlyMap<string, string>> => {
   const [branch] = branches
   if (branch === undefined) return new Map()
-  const { credentials } = await readGitCredentials(database, sealer, organizationId, gitTokenId)
+  const { credentials } = await readGitCredentials(database, sealer, { organizationId, gitTokenId, url })
   const source = { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
   return builder.heads(source, branches, signal)
 }

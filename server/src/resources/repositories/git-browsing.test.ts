@@ -132,12 +132,15 @@ test('every provider lists the repositories that a token sees, page by page', as
 })
 
 test('branches of a private repository are read from it with the token', async () => {
-  const id = await newToken('BITBUCKET')
-  const path = `${base}/account/bitbucket/repository/branch?gitTokenId=${id}`
-  const { body } = await call('GET', `${path}&name=o/shop`)
+  const path = `${base}/account/bitbucket/repository/branch?gitTokenId=`
+  // The API names where the repository is: that is no reason to send the token there.
+  const narrow = await call('GET', `${path}${await newToken('BITBUCKET')}&name=o/shop`)
+  assert.deepEqual([narrow.status, narrow.body.code], [400, 'git_token_elsewhere'])
+  const id = await newToken('BITBUCKET', { repository_origins: [new URL(shop).origin] })
+  const { body } = await call('GET', `${path}${id}&name=o/shop`)
   assert.deepEqual(body.results, [{ name: 'feature/x' }, { name: 'main' }])
   for (const name of ['', '&name=shop', '&name=o/shop?x', '&name=o/none']) {
-    const refused = await call('GET', path + name)
+    const refused = await call('GET', path + id + name)
     assert.equal(refused.status, 400, name)
   }
 })
@@ -338,6 +341,64 @@ test('only who administers the organization may have a git token sent to another
   const moved = await writer('PUT', path, { ...kept, git_repository: { ...git_repository, url: open.url('shop') } })
   assert.equal(moved.body.code, 'git_token_elsewhere')
   assert.equal((await call('POST', asks[0]![0], asks[0]![1])).status, 200)
+})
+
+test('a git token is sent to no other port or scheme of the host of its API, whoever names it', async () => {
+  const writer = api.as(await api.newToken(['Write']))
+  const { environmentId } = await newPlace(api)
+  // The API and the repository have the same host name: 127.0.0.1.
+  const git_token_id = await newToken('GITHUB')
+  const git_repository = { url: guarded.url('shop'), branch: 'main', git_token_id }
+  const body = { ...applicationBody('other port'), git_repository }
+  const heard = guarded.requests.length
+  const refused = await writer('POST', `/environment/${environmentId}/application`, body)
+  assert.deepEqual([refused.status, refused.body.code], [400, 'git_token_elsewhere'])
+  assert.match(refused.body.message, /scheme, host and port/)
+  // Nor by a row from before.
+  const { id } = await newApplication(api, environmentId, { git_repository: { url: guarded.url('shop') } })
+  const set = `jsonb_set(spec, '{git_repository,git_token_id}', to_jsonb($2::text))`
+  await api.database.query(`update node set spec = ${set} where id = $1`, [id, git_token_id])
+  const commits = await call('GET', `/application/${id}/commit`)
+  assert.deepEqual([commits.status, commits.body.code], [400, 'git_token_elsewhere'])
+  const heardBy = (text: string) => guarded.requests.slice(heard).filter((line) => JSON.stringify(line).includes(text))
+  assert.deepEqual(heardBy(Buffer.from('x-access-token:right').toString('base64')), [])
+
+  // Who knows the token says where it may go.
+  const path = `${base}/gitToken/${git_token_id}`
+  const repository_origins = [new URL(guarded.url('shop')).origin]
+  for (const ask of [writer, call]) {
+    const alone = await ask('PUT', path, { repository_origins })
+    assert.deepEqual([alone.status, alone.body.details[0].field], [400, '/token'])
+  }
+  for (const wrong of ['git.example', 'ssh://git.example', 'https://git.example/a', 'https://u@git.example']) {
+    const { status, body: answer } = await call('PUT', path, { repository_origins: [wrong], token: 'right' })
+    assert.deepEqual([status, answer.details[0].field], [400, '/repository_origins/0'], wrong)
+  }
+  const widened = await call('PUT', path, { repository_origins, token: 'right' })
+  assert.deepEqual([widened.status, widened.body.repository_origins], [200, repository_origins])
+  assert.equal((await writer('POST', `/environment/${environmentId}/application`, body)).status, 201)
+  const kept = await call('PUT', path, { description: 'kept' })
+  assert.deepEqual(kept.body.repository_origins, repository_origins)
+})
+
+test('a token of a public host is for its repositories, and for what an administrator uses it for elsewhere', async () => {
+  const { environmentId } = await newPlace(api)
+  const read = async (id: string) => (await call('GET', `${base}/gitToken/${id}`)).body
+  const usual = { GITHUB: 'https://github.com', GITLAB: 'https://gitlab.com', BITBUCKET: 'https://bitbucket.org' }
+  for (const [type, origin] of Object.entries(usual)) {
+    const id = await newToken(type, { git_api_url: undefined })
+    const { repository_origins, repository_urls } = await read(id)
+    assert.deepEqual([repository_origins, repository_urls], [[origin], []])
+  }
+  const git_token_id = await newToken('GITHUB', { git_api_url: undefined })
+  const url = guarded.url('shop')
+  await newApplication(api, environmentId, { git_repository: { url, branch: 'main', git_token_id } })
+  assert.deepEqual((await read(git_token_id)).repository_urls, [url])
+  // Another type has another host, and a new token is approved for nothing.
+  const moved = { type: 'GITLAB', token: 'again' }
+  assert.equal((await call('PUT', `${base}/gitToken/${git_token_id}`, moved)).status, 200)
+  const after = await read(git_token_id)
+  assert.deepEqual([after.repository_origins, after.repository_urls], [[usual.GITLAB], []])
 })
 
 test('who uses a git token is counted, listed and keeps it from being deleted', async () => {

@@ -37,7 +37,7 @@ import {
   providers,
   readProviderToken,
 } from './git-provider.ts'
-import { refuseTokensElsewhere } from './token-reach.ts'
+import { administers, refuseTokensElsewhere } from './token-reach.ts'
 
 const patienceMs = 30_000
 
@@ -49,6 +49,8 @@ const sentences: Record<string, string> = {
   git_too_large: 'The folder has too many files to read, or one that is too large.',
   git_token_missing: 'The git token has been deleted: choose another one.',
   git_token_expired: expiredToken,
+  git_token_elsewhere:
+    'The git token is not for the address of this repository: an administrator of the organization can add its origin to repository_origins of the token.',
 }
 
 /** Turns a git host's refusal into an `ApiError`. */
@@ -66,19 +68,21 @@ export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): P
 export const gitSourceFor = async (
   { parts, principal }: Context,
   git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id' | 'repository_id'>,
+  isApproved = false,
 ): Promise<GitSource> => {
   const { branch, git_token_id: tokenId } = git
   const url = sourceUrlOf(git)
   const { organizationId } = principal
   if (tokenId === null) return { organizationId, url, branch }
-  const { credentials } = await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+  const use = { organizationId, gitTokenId: tokenId, url, isApproved }
+  const { credentials } = await readGitCredentials(parts.database, parts.sealer, use)
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
 /** The same for a repository that the caller names. Throws where its git token may not be sent. */
 export const sourceAskedFor = async (context: Context, git: GitRepositorySpec): Promise<GitSource> => {
   await refuseTokensElsewhere(context.db, context.principal, git)
-  return gitSourceFor(context, git)
+  return gitSourceFor(context, git, administers(context.principal))
 }
 
 const Repository = Type.Object(

@@ -2,7 +2,8 @@
 import Type from 'typebox'
 import type { Context, Operation } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
-import { Maybe, Name, OneOf, Secret, Text } from '../../api/operations/schema.ts'
+import { List, Maybe, Name, OneOf, Secret, Text } from '../../api/operations/schema.ts'
+import { originOf, usualOrigins } from '../../deployments/git-hosts/origins.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
@@ -24,6 +25,26 @@ const apiUrlOf = (spec: Spec, { body }: Context, { previous }: Change): unknown 
   return kept ?? apiUrls[String(spec.type)]!
 }
 
+const isSame = (one: readonly string[], other: readonly string[]): boolean =>
+  one.length === other.length && one.every((each) => other.includes(each))
+
+/** Those that are sent, else those of before, unless they were only those of the API's address of before. */
+const originsOf = (apiUrl: string, { body }: Context, { previous }: Change): string[] => {
+  const usual = usualOrigins(apiUrl)
+  if (body.repository_origins !== undefined) {
+    const sent = (body.repository_origins as string[]).map((text, index) => {
+      const origin = originOf(text)
+      if (origin === null || `${origin}/` !== URL.parse(text)?.href)
+        throw invalidField(`/repository_origins/${index}`, 'must be an origin, such as https://git.example.com:8443')
+      return origin
+    })
+    return sent.length === 0 ? usual : [...new Set(sent)]
+  }
+  const kept = (previous?.spec.repository_origins ?? []) as string[]
+  const isUsual = previous === null || isSame(kept, usualOrigins(String(previous.spec.git_api_url)))
+  return isUsual ? usual : kept
+}
+
 const validate = (spec: Spec, context: Context, change: Change): Spec => {
   const { previous } = change
   const type = String(spec.type)
@@ -36,7 +57,13 @@ const validate = (spec: Spec, context: Context, change: Change): Spec => {
   const moved = previous !== null && new URL(String(url)).origin !== new URL(String(previous.spec.git_api_url)).origin
   if (moved && context.body.token === undefined)
     throw invalidField('/token', 'must be sent again when the host of git_api_url changes')
-  return { ...spec, git_api_url: url }
+  const origins = originsOf(String(url), context, change)
+  const kept = (previous?.spec.repository_origins ?? []) as string[]
+  if (previous !== null && context.body.token === undefined && origins.some((origin) => !kept.includes(origin)))
+    throw invalidField('/token', 'must be sent again when an origin is added to repository_origins')
+  // Another token: what was approved for the old one is not for this one.
+  const urls = moved ? [] : (previous?.spec.repository_urls ?? [])
+  return { ...spec, git_api_url: url, repository_origins: origins, repository_urls: urls }
 }
 
 const refuseWhileHooked = async (tx: Queryable, { node, principal }: Context): Promise<void> => {
@@ -72,6 +99,12 @@ const gitToken = resource({
     token: Secret(4096),
     workspace: Maybe(Text()),
     git_api_url: Maybe(Text(2048)),
+    repository_origins: Maybe(
+      List(Text(300), 20, {
+        description:
+          'The origins (scheme, host and port) of repositories that the token may be sent to; default that of `git_api_url` (for api.github.com, https://github.com; for api.bitbucket.org, https://bitbucket.org). An addition needs the token again.',
+      }),
+    ),
     expired_at: Maybe(
       Type.String({
         format: 'date',
@@ -85,6 +118,10 @@ const gitToken = resource({
   record: {
     type: OneOf(['BITBUCKET', 'GITHUB', 'GITLAB']),
     git_api_url: Text(2048),
+    repository_origins: List(Text(300), 20),
+    repository_urls: List(Text(2048), 500, {
+      description: 'Repositories elsewhere that administrators of the organization have used the token for.',
+    }),
     associated_services_count: UsersCount(),
   },
   columns: { associated_services_count: usersCount },

@@ -21,7 +21,7 @@ export type GitPath = readonly string[]
 export const repositorySql = (path: GitPath): string => `n.spec #> '{${path.join(',')}}'`
 
 /** What a deployment says, or a look at the repository, when it may not be read. */
-const refusals = ['git_denied', 'git_token_missing', 'git_token_expired']
+const refusals = ['git_denied', 'git_token_missing', 'git_token_expired', 'git_token_elsewhere']
 
 /** SQL: whether the last deployment of the service `n` since it was changed was refused its repository. */
 export const isRefusedSql = `coalesce((select w.error ->> 'code' = any('{${refusals.join(',')}}') from deployment_service w
@@ -40,7 +40,7 @@ const look = async ({ parts, principal }: Context, git: GitRepositorySpec): Prom
     const { credentials } =
       tokenId === null
         ? { credentials: undefined }
-        : await readGitCredentials(parts.database, parts.sealer, organizationId, tokenId)
+        : await readGitCredentials(parts.database, parts.sealer, { organizationId, gitTokenId: tokenId, url })
     const source: GitSource = { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
     const head = await parts.builder.head(source, headTimeoutMs)
     if (head !== null) return { head_commit_id: head, has_access: true }

@@ -32,7 +32,7 @@ import { usualLimits } from '../../limits/limits.ts'
 import { refuseTooMuch } from '../../limits/service-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../../store/tree.ts'
-import { refuseTokensElsewhere } from '../repositories/token-reach.ts'
+import { approveTokenUses, refuseTokensElsewhere } from '../repositories/token-reach.ts'
 import { type GitPath, isRefusedSql, repositorySql, withHead, withRepository } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
@@ -189,7 +189,7 @@ const validating = ({ git, validate }: ServiceDefinition): Pick<ResourceDefiniti
 }
 
 const writtenOf =
-  ({ kind, written }: ServiceDefinition): NonNullable<ResourceDefinition['written']> =>
+  ({ kind, git, written }: ServiceDefinition): NonNullable<ResourceDefinition['written']> =>
   async (tx, spec, context, change) => {
     const { organizationId } = context.principal
     const service = { id: change.id, name: spec.name, organizationId, environmentId: change.parent.id }
@@ -203,6 +203,7 @@ const writtenOf =
       await writeRoutes(tx, service, spec.ports as Port[])
       await writePorts(tx, service.id, spec.ports as Port[])
     }
+    if (git !== undefined) await approveTokenUses(tx, context.principal, spec)
     await written?.(tx, spec, context, change)
   }
 
