@@ -280,7 +280,10 @@ const isBelow = async (db: Queryable, placeId: string, id: string): Promise<bool
   return rows.length > 0
 }
 
-/** The target row of an alias or override at `place`: 404 if there is none, 400 if it is not visible there. */
+/**
+ * The target row of an alias or override at `place`: 400 if it is in a narrower scope. 404 if there is none, or if it is
+ * neither above nor below the place: the caller may not see what is elsewhere.
+ */
 const findTarget = async (
   db: Queryable,
   place: PlaceInContext,
@@ -293,11 +296,8 @@ const findTarget = async (
   const target = await findVariable(db, place.organizationId, id)
   if (target === null || target.is_secret !== (isSecret ?? target.is_secret)) throw notFound()
   if (place.parents.includes(target.parent_id)) return target
-  // A family has its target in the path: what is neither above nor below the place is not there.
-  if (isSecret !== undefined && !(await isBelow(db, place.id, target.parent_id))) throw notFound()
-  throw badRequest(
-    'The target is in a narrower or unrelated scope: aliases and overrides must be in the same or a narrower scope.',
-  )
+  if (!(await isBelow(db, place.id, target.parent_id))) throw notFound()
+  throw badRequest('The target is in a narrower scope: aliases and overrides must be in the same or a narrower scope.')
 }
 
 export interface NewAlias {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { loadEffectiveVariables } from '../../../test/support/effective-variables.ts'
+import { newId } from '../../lib/ids.ts'
 
 const kinds = ['project', 'environment', 'application']
 const api = await startApi({ idle: true })
@@ -77,6 +78,24 @@ test('an application lists what it inherits, and gets aliases and overrides of i
   assert.deepEqual(scopes.sort(), ['APPLICATION', 'PROJECT'])
   await call('DELETE', `/project/${place.projectId}/environmentVariable/${url.id}`)
   assert.equal((await byKey(`${place.app}/environmentVariable`)).ALSO, undefined)
+})
+
+test('an alias or override says nothing of variables in other places: they are not there', async () => {
+  const [own, other] = [await places(), await places()]
+  const hidden = await create(`${other.app}/secret`, { key: 'HIDDEN', value: 'word' })
+  const at = { alias_scope: 'APPLICATION', alias_parent_id: own.applicationId }
+  const answers = []
+  for (const id of [hidden.id, newId()]) {
+    answers.push(await call('POST', `/variable/${id}/alias`, { key: 'A', ...at }))
+    const override = { value: 'x', override_scope: 'APPLICATION', override_parent_id: own.applicationId }
+    answers.push(await call('POST', `/variable/${id}/override`, override))
+  }
+  const said = answers.map(({ status, body: { message } }) => `${status} ${message}`)
+  assert.deepEqual(
+    said,
+    Array.from({ length: 4 }, () => said[0]),
+  )
+  assert.match(said[0]!, /^404 /)
 })
 
 test('what is built in is found by the name that existing clients look up, and can be aliased', async () => {
