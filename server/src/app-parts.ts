@@ -26,6 +26,7 @@ import {
   readRegistryLogins,
   readRegistryPlace,
 } from './deployments/images/registry-credentials.ts'
+import { ownPortsOf } from './deployments/traffic/port-claims.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
 import { type PullThrough, startPullThrough } from './images/pull-through.ts'
@@ -238,6 +239,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => foundation.outbound.check(url),
     limits: settings.limits,
+    ports: { range: settings.portRange, own: ownPortsOf(settings) },
     databaseModules: settings.databaseModules,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),

@@ -11,7 +11,7 @@ import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
 import { domainName } from './lib/net/domain-name.ts'
 import { Secret } from './lib/secret.ts'
-import { type Limits, limitNames, limitSettings, usualLimits } from './limits/limits.ts'
+import { type Limits, limitNames, limitSettings, usualLimits, usualPorts } from './limits/limits.ts'
 import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
 import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
 import {
@@ -232,9 +232,9 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
   return Object.freeze({ issuer: found, audience, adminEmails, clientId, clientSecret })
 }
 
-const readLimits = (read: ReturnType<typeof createReader>['read']): Limits => {
-  const limits = { ...usualLimits }
-  for (const name of limitNames) limits[name] = read(limitSettings[name], usualLimits[name], whole(0, 1_000_000_000))
+const readLimits = (read: ReturnType<typeof createReader>['read'], range: PortRange): Limits => {
+  const limits = { ...usualLimits, ports: usualPorts(range) }
+  for (const name of limitNames) limits[name] = read(limitSettings[name], limits[name], whole(0, 1_000_000_000))
   return Object.freeze(limits)
 }
 
@@ -329,6 +329,7 @@ export const parseSettings = (
   const dataDir = dataDirOf(env)
   names.add('SLIPWAY_DATA_DIR')
   const docker = read('SLIPWAY_DOCKER', true, onOff)
+  const range = read('SLIPWAY_PORT_RANGE', usualRange, portRange)
   const settings: Settings = {
     host: read('SLIPWAY_HOST', '127.0.0.1', host),
     port: read('SLIPWAY_PORT', 8080, port),
@@ -340,7 +341,7 @@ export const parseSettings = (
     domain: read<string | undefined>('SLIPWAY_DOMAIN', undefined, domainName),
     apiHost: read<string | undefined>('SLIPWAY_API_HOST', undefined, domainName),
     acme: readAcme(read, problems),
-    portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
+    portRange: range,
     extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
     databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
     dataDir,
@@ -355,7 +356,7 @@ export const parseSettings = (
     corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
     consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),
     publicUrl: read<string | undefined>('SLIPWAY_PUBLIC_URL', undefined, pageAddress),
-    limits: readLimits(read),
+    limits: readLimits(read, range),
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),

@@ -29,6 +29,7 @@ const limits = {
   repositoryMb: 0,
   repositoriesMb: 0,
   previews: 0,
+  ports: 0,
 }
 
 /** What the engine would list. */
@@ -302,6 +303,7 @@ test('an organization reads its limits and what it has of them', async () => {
     ['REPOSITORY_MB', null, null],
     ['REPOSITORIES_MB', null, 0],
     ['PREVIEWS_PER_PROJECT', null, null],
+    ['PORTS', null, 0],
   ])
   assert.equal((await read())[0].setting, 'SLIPWAY_LIMIT_SERVICES')
   images.length = 0

@@ -20,6 +20,7 @@ import type { GitAccess, GitTokenUse } from './images/git-credentials.ts'
 import type { RegistryCredentials } from './images/registry-credentials.ts'
 import type { EffectiveVariables } from './release/workload.ts'
 import type { VolumeSizes } from './request/volume-sizes.ts'
+import type { PortRoom } from './traffic/port-claims.ts'
 
 export interface ScaleTimes {
   /** How long nobody asks for a service before it sleeps; 0: it never does. */
@@ -59,6 +60,8 @@ export interface DeploymentParts {
   databaseModules?: DatabaseModules | undefined
   /** What one organization may have; defaults apply without it. */
   limits?: Limits | undefined
+  /** Ports of this machine for services; the usual range without it. */
+  ports?: Omit<PortRoom, 'limits'> | undefined
   /** Whether there is room for images; without it there always is. */
   disk?: Pick<Disk, 'refuseDeploy' | 'refuseImage'> | undefined
   /** The key of the fingerprints, 32 bytes, the same on every replica and across restarts. */

@@ -30,7 +30,13 @@ export interface Limits {
   repositoriesMb: number
   /** Environments made for pull requests, of one project. */
   previews: number
+  /** Ports of this machine that its services hold. */
+  ports: number
 }
+
+/** Of a range of ports: a tenth, and at least ten. */
+export const usualPorts = ({ first, last }: { first: number; last: number }): number =>
+  Math.max(10, Math.floor((last - first + 1) / 10))
 
 export const usualLimits: Limits = Object.freeze({
   services: 2000,
@@ -47,6 +53,8 @@ export const usualLimits: Limits = Object.freeze({
   repositoryMb: 1024,
   repositoriesMb: 10_240,
   previews: 5,
+  // Of the usual range; the settings have that of theirs.
+  ports: 276,
 })
 
 export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.freeze({
@@ -64,6 +72,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   repositoryMb: 'SLIPWAY_LIMIT_REPOSITORY_MB',
   repositoriesMb: 'SLIPWAY_LIMIT_REPOSITORIES_MB',
   previews: 'SLIPWAY_LIMIT_PREVIEWS',
+  ports: 'SLIPWAY_LIMIT_PORTS',
 })
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
@@ -84,6 +93,7 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   repositoryMb: ['MB in one repository on this server', 'Push less'],
   repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],
   previews: ['previews of pull requests in a project', 'Close some'],
+  ports: ['public TCP and UDP ports of deployed services in an organization', 'Delete some'],
 }
 
 /** `wanted` is the resulting usage; for the disk, the current one. */
@@ -105,7 +115,7 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
 export const takeTurns = async (
   tx: Queryable,
   organizationId: string,
-  about: 'services' | 'queue' | 'engines' | 'repositories' | 'certificates',
+  about: 'services' | 'queue' | 'engines' | 'repositories' | 'certificates' | 'ports',
 ): Promise<void> => {
   await tx.query(textLockSql, [`limit ${about} ${organizationId}`])
 }

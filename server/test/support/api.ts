@@ -23,6 +23,7 @@ import { createDeploymentEngine, type DeploymentEngine } from '../../src/deploym
 import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
 import { readRegistryCredentials, readRegistryLogins } from '../../src/deployments/images/registry-credentials.ts'
 import type { DeploymentParts, ScaleTimes } from '../../src/deployments/parts.ts'
+import { ownPortsOf } from '../../src/deployments/traffic/port-claims.ts'
 import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
 import { DeploymentError } from '../../src/lib/errors.ts'
 import { newId } from '../../src/lib/ids.ts'
@@ -218,6 +219,7 @@ const createParts = async (
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: async () => undefined,
     limits: settings.limits,
+    ports: { range: settings.portRange ?? testPorts.portRange, own: ownPortsOf({ ...testPorts, ...settings }) },
     databaseModules: settings.databaseModules,
     disk,
     fingerprintKey: await readFingerprintKey(database, sealer),

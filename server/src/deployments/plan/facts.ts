@@ -13,7 +13,6 @@ import type { Queryable } from '../../store/database.ts'
 import { readChart } from '../charts/make-chart.ts'
 import {
   type DeployableKind,
-  type DeploymentAction,
   type Plan,
   type PlannedRequest,
   type ServiceRequest,
@@ -33,7 +32,7 @@ import { isUp } from '../release/up-to-date.ts'
 import { environmentNow } from '../release/variables-now.ts'
 import { desiredOf, type EffectiveVariables, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
-import { readLacking } from '../request/request-parts.ts'
+import { portRoomOf, readLacking } from '../request/request-parts.ts'
 import { readPlacement } from '../request/stage-rows.ts'
 import { defaultOrder } from '../request/stages.ts'
 import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
@@ -41,6 +40,7 @@ import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
 import { moduleStopRefusal } from '../tasks/modules.ts'
 import { taskFor } from '../tasks/tasks.ts'
+import { portRefusal } from '../traffic/port-claims.ts'
 import { readChartExposure } from '../traffic/routes.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
@@ -284,10 +284,9 @@ const settingOf = async (
 const refusalOf = async (
   parts: DeploymentParts,
   cluster: Cluster,
-  action: DeploymentAction,
+  { action, organizationId, wholeEnvironment }: PlannedRequest,
   row: Row,
   requested: Omit<ServiceRequest, 'id'>,
-  wholeEnvironment: boolean,
 ): Promise<string | null> => {
   const kind = kindOf(parts, row.kind)
   const candidate = { ...row, released: row.releaseId !== null }
@@ -302,7 +301,9 @@ const refusalOf = async (
     row.spec,
     requested,
   )
-  return refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
+  const own = refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
+  if (own !== null || action !== 'DEPLOY' || requested.releaseId !== undefined) return own
+  return portRefusal(parts.database, portRoomOf(parts), organizationId, row)
 }
 
 const openCurrent = (parts: DeploymentParts, { releaseId }: Row): Promise<OpenedRelease | null> =>
@@ -325,9 +326,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
     const requested = asked.get(row.id)
     const stage = placement.stageOf(row.id, defaultOrder(row.kind))
     const refusal =
-      requested === undefined
-        ? null
-        : (noCluster ?? (await refusalOf(parts, cluster!, action, row, requested, wholeEnvironment)))
+      requested === undefined ? null : (noCluster ?? (await refusalOf(parts, cluster!, request, row, requested)))
     const subject = { row, cluster: cluster!, requested: requested ?? {}, current: await openCurrent(parts, row) }
     const own = seen.filter(({ serviceId }) => serviceId === row.id)
     const isIdle = requested === undefined || refusal !== null

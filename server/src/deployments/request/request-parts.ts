@@ -8,6 +8,7 @@ import type { AppSettings } from '../../runtimes/apps.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type DeploymentParts, kindOf } from '../parts.ts'
 import { moduleRefusal, moduleStopRefusal } from '../tasks/modules.ts'
+import { claimForDeploy, type PortRoom } from '../traffic/port-claims.ts'
 import { type Lacking, lackingOf } from './refusals.ts'
 import type { RequestParts } from './request.ts'
 
@@ -32,10 +33,18 @@ export const readLacking = async (
   return lackingOf(runtime.abilities, capacity?.limitsVolumes ?? null, volumeSizes, builds, modules, app)
 }
 
+const usualPortRoom = { range: { first: 30_000, last: 32_767 }, own: [] }
+
+export const portRoomOf = ({ ports = usualPortRoom, limits = usualLimits }: DeploymentParts): PortRoom => ({
+  ...ports,
+  limits,
+})
+
 export const requestPartsOf = (parts: DeploymentParts): RequestParts => ({
   enqueue: parts.enqueue,
   limits: parts.limits ?? usualLimits,
   disk: parts.disk,
+  claimPorts: (tx, organizationId, services) => claimForDeploy(tx, portRoomOf(parts), organizationId, services),
   missingTool: (name) => parts.builder.missingTool(name),
   lackingOf: async (tx, clusterId) => readLacking(parts, tx, await parts.clusters.of(clusterId, tx)),
   stopRefusal: (source) => moduleStopRefusal(parts.databaseModules, source),

@@ -4,7 +4,7 @@
  */
 import { clusterRefusal } from '../../clusters/local.ts'
 import type { Kind } from '../../kinds.ts'
-import { badRequest } from '../../lib/errors.ts'
+import { badRequest, conflict } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Disk } from '../../limits/disk.ts'
 import type { Limits } from '../../limits/limits.ts'
@@ -52,6 +52,8 @@ export interface RequestParts {
   /** Why what is made from this cannot be stopped. */
   stopRefusal(source: Source): string | null
   limits: Pick<Limits, 'queued'>
+  /** Claims the published ports of services; why some cannot be deployed with theirs, by id. */
+  claimPorts(tx: Queryable, organizationId: string, services: readonly ServiceRow[]): Promise<Map<string, string>>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
 
@@ -103,11 +105,28 @@ const chooseDeployable = async (
     if (refusal !== null) refusals.set(service.id, refusal)
     else if (error !== null) throw error
   }
-  const chosen = withoutRefused(services, refusals)
   const [first] = refusals.values()
-  if (first !== undefined && (!request.wholeEnvironment || chosen.services.length === 0))
+  if (first !== undefined && (!request.wholeEnvironment || refusals.size === services.length))
     throw badRequest(first, undefined, 'not_deployable')
-  return chosen
+  const clashes = await claimWanted(tx, request, withoutRefused(services, refusals).services, asked, parts)
+  return withoutRefused(services, new Map([...refusals, ...clashes]))
+}
+
+/** Claims published ports for what is deployed with its configuration as it is now. */
+const claimWanted = async (
+  tx: Queryable,
+  { action, organizationId, wholeEnvironment }: DeploymentRequest,
+  services: readonly ServiceRow[],
+  asked: ReadonlyMap<string, ServiceRequest>,
+  parts: RequestParts,
+): Promise<Map<string, string>> => {
+  if (action !== 'DEPLOY') return new Map()
+  const current = services.filter(({ id }) => asked.get(id)!.releaseId === undefined)
+  const clashes = await parts.claimPorts(tx, organizationId, current)
+  const [first] = clashes.values()
+  if (first !== undefined && (!wholeEnvironment || clashes.size === services.length))
+    throw conflict('port_taken', first)
+  return clashes
 }
 
 const withoutRefused = (services: readonly ServiceRow[], refusals: ReadonlyMap<string, string>): Chosen => ({

@@ -3,7 +3,9 @@
  * deployment's own.
  */
 import { createMasker } from '../../builds/engine/log-mask.ts'
-import { DeploymentError } from '../../lib/errors.ts'
+import { ApiError, DeploymentError } from '../../lib/errors.ts'
+import { limitCode, usualLimits } from '../../limits/limits.ts'
+import { readPorts, refuseManyPorts } from '../../limits/port-room.ts'
 import type { Desired, Rollout, Running, Workload } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
@@ -107,9 +109,18 @@ export const convergeBack = async (run: ServiceRun, before: Workload | null, sig
 }
 
 /** An older release may come back to ports that were given up since. */
-const reservePorts = async ({ parts, service, log }: ServiceRun, { ports }: Workload): Promise<void> => {
+const reservePorts = async ({ parts, claim, service, log }: ServiceRun, { ports }: Workload): Promise<void> => {
   const wanted = openedPorts(ports).map(({ protocol, externalPort: port }) => ({ protocol, port }))
-  const held = await claimPorts(parts.database, service.id, wanted)
+  if (wanted.length === 0) return
+  const { organizationId } = claim
+  const held = await parts.database.transaction(async (tx) => {
+    const before = await readPorts(tx, organizationId)
+    const claimed = await claimPorts(tx, service.id, wanted)
+    await refuseManyPorts(tx, parts.limits ?? usualLimits, organizationId, before).catch((error: unknown) => {
+      throw error instanceof ApiError ? new DeploymentError(limitCode, error.message) : error
+    })
+    return claimed
+  })
   const isHeld = (one: (typeof wanted)[number]) => held.some((h) => h.protocol === one.protocol && h.port === one.port)
   for (const one of wanted)
     if (!isHeld(one))

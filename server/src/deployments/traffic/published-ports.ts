@@ -42,7 +42,7 @@ export const claimPorts = async (
     : db.query<PublishedPort>(
         `insert into outside_port (protocol, port, service_id)
          select w.protocol, w.port, $1 from json_to_recordset($2::json) as w (protocol text, port integer)
-         on conflict (protocol, port) do update set service_id = excluded.service_id
+         order by w.protocol, w.port on conflict (protocol, port) do update set service_id = excluded.service_id
            where outside_port.service_id = excluded.service_id
          returning ${columns}`,
         [serviceId, JSON.stringify(ports)],

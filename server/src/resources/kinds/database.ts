@@ -91,6 +91,8 @@ type DatabaseSpec = {
   volume_id?: string
   /** Its only port; rows from before databases could be public have none. */
   ports?: Port[]
+  /** Those that the server drew, as `TCP 30012`. */
+  drawn_ports?: string[]
 }
 
 const checkVersion = (type: string, version: string, previous: string | undefined): void => {
@@ -198,8 +200,8 @@ const complete = async (body: Body, context: Context, change: Change<DatabaseSpe
   const capacity = await refuseBeyondCluster(change, kept)
   if (body.storage !== usualStorageGb) noteSizes(context, capacity, [['storage']])
   const wanted = portsOf(type, body.accessibility, before?.ports ?? [])
-  const ports = await choosePorts(context, change, wanted, { named: false })
-  const whole = { ...kept, ports, built_in: builtInValuesOf(id, type, ports) }
+  const { ports, drawn_ports } = await choosePorts(context, change, wanted, { named: false })
+  const whole = { ...kept, ports, drawn_ports, built_in: builtInValuesOf(id, type, ports) }
   return before === undefined
     ? { ...whole, volume_id: newId(), ...newCredentials(id, type) }
     : { ...whole, volume_id: before.volume_id! }

@@ -5,6 +5,7 @@ import { Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import { countCertificates } from '../../certificates/rows.ts'
 import { readEngines } from '../../limits/engine-room.ts'
 import { type Limits, limitNames, limitSettings, usualLimits } from '../../limits/limits.ts'
+import { readPorts } from '../../limits/port-room.ts'
 import { readQueued } from '../../limits/queue-room.ts'
 import { readRepositories } from '../../limits/repository-room.ts'
 import { readServiceUse } from '../../limits/service-room.ts'
@@ -25,6 +26,7 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   repositoryMb: 'REPOSITORY_MB',
   repositoriesMb: 'REPOSITORIES_MB',
   previews: 'PREVIEWS_PER_PROJECT',
+  ports: 'PORTS',
 }
 
 const Figure = (description: string) => Nullable(Type.Number({ minimum: 0 }), { description })
@@ -52,17 +54,18 @@ export const organizationLimits = operation({
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings
-    const [services, queued, diskGb, engines, certificates, repositoriesMb] = await Promise.all([
+    const [services, queued, diskGb, engines, certificates, repositoriesMb, ports] = await Promise.all([
       readServiceUse(db, node.id),
       readQueued(db, node.id),
       parts.disk?.usedGb(node.id) ?? null,
       readEngines(db, node.id),
       countCertificates(db, node.id),
       readRepositories(db, node.id),
+      readPorts(db, node.id),
     ])
     const used: Partial<Record<keyof Limits, number | null>> = {
       ...services,
-      ...{ queued, diskGb, engines, certificates, repositoriesMb },
+      ...{ queued, diskGb, engines, certificates, repositoriesMb, ports },
     }
     const results = limitNames.map((limit) => ({
       name: publicNames[limit],

@@ -4,6 +4,7 @@ import { databaseBody } from '../../../test/cases/database.ts'
 import { applicationBody, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { loadEffectiveVariables } from '../../../test/support/effective-variables.ts'
 import { until } from '../../../test/support/until.ts'
+import { usualLimits } from '../../limits/limits.ts'
 import { isStreamRoute, PortUnavailable, type StreamRoute } from '../../router/router.ts'
 
 const portRange = { first: 30_000, last: 30_199 }
@@ -69,6 +70,7 @@ test('an edit keeps the ports that it leaves out or repeats, and a port that ano
     assert.deepEqual(outside(await send('PUT', path, { ports }, 200)), [drawn, 29_001])
   assert.deepEqual(outside(await send('PUT', path, { description: 'another' }, 200)), [drawn, 29_001])
 
+  await settle(path, 'deploy', 'DEPLOYED')
   const other = await application([port(1, 'HTTP'), port(7000, 'UDP', { external_port: drawn })])
   assert.equal(outside(other)[1], drawn, 'UDP ports are others')
   const body = applicationBody('late', { ports: [port(1, 'HTTP'), port(2, 'TCP', { external_port: 29_001 })] })
@@ -80,7 +82,7 @@ test('an edit keeps the ports that it leaves out or repeats, and a port that ano
     assert.deepEqual([status, error.code, error.details[0].field], [409, 'port_taken', '/ports/1/external_port'])
     assert.match(error.message, /ports\.1\.external_port: is already used by another service/)
   }
-  assert.deepEqual(await held(other.id), [{ protocol: 'UDP', port: drawn }])
+  assert.deepEqual(await held(other.id), [])
 })
 
 test('ports of the server itself, and one port twice, are refused with the field', async () => {
@@ -149,23 +151,27 @@ test('a clone has published ports of its own, and those of a deleted service are
   const copies = (await call('GET', `/environment/${whole.id}/application`)).body.results
   assert.equal(new Set([source, copy, ...copies].flatMap(outside)).size, 8)
 
+  await settle(`/application/${source.id}`, 'deploy', 'DEPLOYED')
+  assert.equal((await call('PUT', `/application/${copy.id}`, { ports })).status, 409)
   await send('DELETE', `/application/${source.id}`, undefined, 204)
   await until(async () => (await held(source.id)).length === 0, { what: 'the end' })
   await send('PUT', `/application/${copy.id}`, { ports }, 200)
-  assert.equal((await held(copy.id))[0]!.port, 29_100)
 })
 
 test('a port opens with a deployment and stays with its service until another version runs; a stop closes it', async () => {
   const one = await application([port(7000, 'TCP')])
   const [first] = outside(one)
   const path = `/application/${one.id}`
-  assert.deepEqual(await streams(one.id), [])
+  assert.deepEqual([await streams(one.id), await held(one.id)], [[], []])
   await settle(path, 'deploy', 'DEPLOYED')
   const [route] = await streams(one.id)
   assert.deepEqual([route!.port, route!.protocol, route!.state, route!.targets.length], [first, 'TCP', 'up', 1])
 
   await send('PUT', path, { ports: [port(7000, 'TCP', { external_port: 29_200 })] }, 200)
-  assert.deepEqual((await held(one.id)).map((each) => each.port).sort(), [29_200, first].sort())
+  assert.deepEqual(
+    (await held(one.id)).map((each) => each.port),
+    [first],
+  )
   await settle(path, 'redeploy', 'DEPLOYED')
   assert.deepEqual(
     (await streams(one.id)).map((each) => each.port),
@@ -278,15 +284,79 @@ test('GRPC ports are routed as such, also behind a custom domain', async () => {
   assert.ok(spoken.some(([host, protocol]) => host!.startsWith('p80-') && protocol === 'HTTP'))
 })
 
-test('a range that is all taken says so', async () => {
+test('a range that is all taken by what is deployed says so', async () => {
   const settings = { portRange: { first: 30_000, last: 30_001 }, extraPorts: [{ first: 30_002, last: 30_002 }] }
-  const full = await startApi({ settings, idle: true })
+  const full = await startApi({ settings })
   const { environmentId } = await newPlace(full)
   const create = (name: string, ports: object[]) =>
     full.call('POST', `/environment/${environmentId}/application`, applicationBody(name, { ports }))
-  assert.equal((await create('one', [port(1, 'TCP'), port(2, 'TCP')])).status, 201)
+  const one = await create('one', [port(1, 'TCP'), port(2, 'TCP')])
+  assert.equal(one.status, 201)
+  // Nothing is deployed: the same numbers can be named again.
+  const early = await create('early', [port(1, 'TCP')])
+  assert.equal(early.status, 201)
+  assert.equal((await full.call('POST', `/application/${one.body.id}/deploy`, {})).status, 202)
   const { status, body } = await create('two', [port(1, 'TCP')])
   assert.deepEqual([status, body.code], [409, 'no_free_port'])
   assert.match(body.message, /30000 to 30001/)
+  const late = await full.call('POST', `/application/${early.body.id}/deploy`, {})
+  assert.deepEqual([late.status, late.body.code], [409, 'port_taken'])
+  assert.match(late.body.message, /30000 to 30001/)
   assert.equal((await create('three', [port(1, 'TCP', { external_port: 30_002 })])).status, 201)
+})
+
+test('a port is claimed by the first deployment that needs it: a chosen one is refused then, a drawn one replaced', async () => {
+  const chosen = await application([port(1, 'TCP', { external_port: 29_600 })])
+  const rival = await application([port(1, 'TCP', { external_port: 29_600 })])
+  const drawn = await application([port(1, 'TCP')])
+  const [number] = outside(drawn)
+  const thief = await application([port(1, 'TCP', { external_port: number })])
+  for (const { id } of [chosen, thief]) await settle(`/application/${id}`, 'deploy', 'DEPLOYED')
+
+  const plan = async (id: string) => {
+    const { body } = await call('POST', `/application/${id}/deploy?dry_run=true`, {})
+    return body.stages[0].services[0]
+  }
+  const refused = await plan(rival.id)
+  assert.deepEqual(
+    [refused.effect, refused.reason.includes('The TCP port 29600 is used by another')],
+    ['REFUSED', true],
+  )
+  const answer = await call('POST', `/application/${rival.id}/deploy`, {})
+  assert.deepEqual([answer.status, answer.body.code, answer.body.message], [409, 'port_taken', refused.reason])
+
+  assert.equal((await plan(drawn.id)).effect, 'ROLL_OUT')
+  await settle(`/application/${drawn.id}`, 'deploy', 'DEPLOYED')
+  const [now] = outside((await call('GET', `/application/${drawn.id}`)).body)
+  assert.notEqual(now, number)
+  assert.deepEqual(
+    (await streams(drawn.id)).map((each) => each.port),
+    [now],
+  )
+  // What a client has read before is not what it asked for: sent back, it stays the drawn one.
+  const { ports } = (await call('GET', `/application/${drawn.id}`)).body
+  assert.deepEqual(outside(await send('PUT', `/application/${drawn.id}`, { ports }, 200)), [now])
+})
+
+test('an organization holds no more ports than its limit, which it can read; what it only names counts for nothing', async () => {
+  const limited = await startApi({ settings: { portRange, limits: { ...usualLimits, ports: 2 } } })
+  const { environmentId } = await newPlace(limited)
+  const create = async (ports: object[]): Promise<Json> => newApplication(limited, environmentId, { ports })
+  const hoard = await create(Array.from({ length: 50 }, (_, index) => port(index + 1, 'TCP')))
+  const two = await create([port(1, 'TCP'), port(1, 'UDP')])
+  const used = async () => {
+    const { results } = (await limited.call('GET', `/organization/${limited.organizationId}/limits`)).body
+    const { limit, used: count, setting } = results.find(({ name }: Json) => name === 'PORTS')
+    return [limit, count, setting]
+  }
+  assert.deepEqual(await used(), [2, 0, 'SLIPWAY_LIMIT_PORTS'])
+  assert.equal((await limited.call('POST', `/application/${two.id}/deploy`, {})).status, 202)
+  assert.deepEqual(await used(), [2, 2, 'SLIPWAY_LIMIT_PORTS'])
+  const plan = (await limited.call('POST', `/application/${hoard.id}/deploy?dry_run=true`, {})).body
+  assert.equal(plan.stages[0].services[0].effect, 'REFUSED')
+  const refused = await limited.call('POST', `/application/${hoard.id}/deploy`, {})
+  assert.deepEqual([refused.status, refused.body.code], [409, 'limit_reached'])
+  assert.match(refused.body.message, /SLIPWAY_LIMIT_PORTS/)
+  assert.deepEqual(await used(), [2, 2, 'SLIPWAY_LIMIT_PORTS'])
+  assert.equal((await limited.call('POST', `/application/${two.id}/redeploy`, {})).status, 202)
 })

@@ -1,16 +1,13 @@
 /**
  * Public TCP and UDP ports: each is published on a port of this machine, the requested one or a free one of the
- * server's range. Only ports of that range and those that the operator lists can be requested. No two services share
- * one.
+ * server's range. Only ports of that range and those that the operator lists can be requested. A configuration only
+ * names them: the first deployment claims them, and no two services share one.
  */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource-writes.ts'
-import { claimPorts, type PublishedPort, releaseUnusedPorts } from '../../deployments/traffic/published-ports.ts'
+import { drawnKey, drawPort, noFreePort, ownPortsOf, readTaken } from '../../deployments/traffic/port-claims.ts'
 import { ApiError, conflict, invalidField } from '../../lib/errors.ts'
-import type { Queryable } from '../../store/database.ts'
 import { isPublished, type Port } from './parts.ts'
-
-type Outside = Port & { protocol: PublishedPort['protocol'] }
 
 const fieldOf = (index: number): string => `/ports/${index}/external_port`
 
@@ -41,60 +38,53 @@ const checkNamed = (ports: readonly Port[], own: readonly number[], limits: Limi
   }
 }
 
-const drawSql = `select d.port from (
-    select $2::integer + (nextval('outside_port_draw') % ($3::integer - $2::integer + 1))::integer as port
-    from generate_series($2::integer, $3::integer)) d
-  where d.port <> all($4::integer[])
-    and not exists (select from outside_port o where o.protocol = $1 and o.port = d.port)
-  limit 1`
-
-/**
- * The ports of a configuration with an published port for each that needs one. `named` says whether a user can choose
- * them: ports from before the current limits keep working, but cannot be written again.
- */
-export const choosePorts = async (
-  { parts }: Context,
-  { db }: Change,
-  ports: readonly Port[],
-  { named }: { named: boolean },
-): Promise<Port[]> => {
-  const { port: apiPort, routerPort, routerTlsPort, databasePort, portRange } = parts.settings
-  const own = [apiPort, routerPort, routerTlsPort, databasePort].filter((port) => port !== undefined)
-  checkNamed(ports, own, named ? parts.settings : null)
-  const taken = [...own, ...ports.map((port) => port.external_port)]
-  const chosen: Port[] = []
-  for (const port of ports) {
-    const { first, last } = portRange
-    const values = [port.protocol, first, last, taken]
-    const [drawn] =
-      isPublished(port) && port.external_port === 0 ? await db.query<{ port: number }>(drawSql, values) : [null]
-    if (drawn === undefined)
-      throw conflict(
-        'no_free_port',
-        `All ports from ${first} to ${last} (SLIPWAY_PORT_RANGE) are in use: delete a service that has one of them.`,
-      )
-    chosen.push(drawn === null ? port : { ...port, external_port: drawn.port })
-  }
-  return chosen
-}
-
 const taken = (index: number): ApiError => {
   const message = 'is already used by another service'
   const field = fieldOf(index)
   return new ApiError(409, 'port_taken', `ports.${index}.external_port: ${message}`, { details: [{ field, message }] })
 }
 
-/** Reserves the published ports of a service, and releases those it no longer needs. */
-export const writePorts = async (tx: Queryable, serviceId: string, ports: readonly Port[]): Promise<void> => {
-  const wanted = ports.flatMap((port, index) => (isPublished(port) ? [{ port: port as Outside, index }] : []))
-  const held = await claimPorts(
-    tx,
-    serviceId,
-    wanted.map(({ port: { protocol, external_port: port } }) => ({ protocol, port })),
+interface Chosen {
+  ports: Port[]
+  /** Which of them the server drew: a deployment may replace those. */
+  drawn_ports: string[]
+}
+
+const keyOf = ({ protocol, external_port: port }: Port): string => drawnKey({ protocol, port })
+
+/**
+ * The ports of a configuration with a published port for each that needs one: a free one now, which the first
+ * deployment claims. `named` says whether a user can choose them: ports from before the current limits keep working, but
+ * cannot be written again.
+ */
+export const choosePorts = async (
+  { parts }: Context,
+  { db, id, previous }: Pick<Change<{ drawn_ports?: string[] }>, 'db' | 'id' | 'previous'>,
+  ports: readonly Port[],
+  { named }: { named: boolean },
+): Promise<Chosen> => {
+  const own = ownPortsOf(parts.settings)
+  checkNamed(ports, own, named ? parts.settings : null)
+  const before = new Set(previous?.spec.drawn_ports ?? [])
+  const asked = ports.flatMap(({ protocol, external_port: port }) =>
+    protocol === 'TCP' || protocol === 'UDP' ? [{ protocol, port }] : [],
   )
-  for (const { port, index } of wanted)
-    if (!held.some((one) => one.protocol === port.protocol && one.port === port.external_port)) throw taken(index)
-  await releaseUnusedPorts(tx, serviceId)
+  const held = new Set((await readTaken(db, id, asked)).map(drawnKey))
+  const numbers = [...own, ...ports.map((port) => port.external_port)]
+  const chosen: Port[] = []
+  const drawnPorts: string[] = []
+  for (const [index, port] of ports.entries()) {
+    const isHeld = isPublished(port) && held.has(keyOf(port))
+    if (isHeld && !before.has(keyOf(port))) throw taken(index)
+    const isDrawn = isPublished(port) && (port.external_port === 0 || isHeld)
+    const number = isDrawn ? await drawPort(db, port.protocol, parts.settings.portRange, numbers) : port.external_port
+    if (number === null) throw conflict('no_free_port', noFreePort(parts.settings.portRange))
+    const complete = { ...port, external_port: number }
+    numbers.push(number)
+    if (isDrawn || (isPublished(port) && before.has(keyOf(port)))) drawnPorts.push(keyOf(complete))
+    chosen.push(complete)
+  }
+  return { ports: chosen, drawn_ports: drawnPorts }
 }
 
 /** The configuration for another service, which gets its own published ports. */
@@ -104,5 +94,6 @@ export const withoutPublishedPorts = (spec: Spec): Spec => {
     const { external_port: _, ...rest } = port
     return isPublished(port) ? rest : port
   })
-  return { ...spec, ports }
+  const { drawn_ports: _, ...others } = spec
+  return { ...others, ports }
 }

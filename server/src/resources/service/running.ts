@@ -90,6 +90,8 @@ export type RunningSpec = {
   max_running_instances: number
   healthchecks: KeptHealthchecks
   ports: Port[]
+  /** Those that the server drew, as `TCP 30012`. */
+  drawn_ports?: string[]
   storage: StorageItem[]
   arguments: string[]
   entrypoint?: string | null
@@ -153,7 +155,7 @@ export const completeRunning = async (body: RunningRequest, context: Context, ch
   return {
     ...kept,
     auto_deploy: body.auto_deploy === true,
-    ports: await choosePorts(context, change, ports, { named: true }),
+    ...(await choosePorts(context, change, ports, { named: true })),
     storage: completeStorage(body.storage ?? [], before.storage ?? []),
   }
 }

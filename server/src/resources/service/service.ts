@@ -24,6 +24,7 @@ import {
 import { serviceCapacitySql } from '../../clusters/capacity.ts'
 import type { DeployableKind } from '../../deployments/deployments.ts'
 import { refuseWhileDeleting } from '../../deployments/status/service-state.ts'
+import { releaseUnusedPorts } from '../../deployments/traffic/published-ports.ts'
 import { type Facet, itemOf, paramOf, type Self } from '../../facets/self.ts'
 import { withoutInner } from '../../facets/settings/inner-configuration.ts'
 import { type Kind, kinds, serviceTypes, typeOf } from '../../kinds.ts'
@@ -37,7 +38,6 @@ import { type GitPath, isRefusedSql, repositorySql, withHead, withRepository } f
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
 import type { Port } from './parts.ts'
-import { writePorts } from './published-ports.ts'
 
 const groupWords =
   'Its pairs become labels of the containers. A label wins over an annotation of the same key, and a later group over an earlier one.'
@@ -201,7 +201,7 @@ const writtenOf =
     }
     if (spec.ports !== undefined) {
       await writeRoutes(tx, service, spec.ports as Port[])
-      await writePorts(tx, service.id, spec.ports as Port[])
+      await releaseUnusedPorts(tx, service.id)
     }
     if (git !== undefined) await approveTokenUses(tx, context.principal, spec)
     await written?.(tx, spec, context, change)
