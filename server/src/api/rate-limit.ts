@@ -22,6 +22,8 @@ export interface Allowance {
 export interface Limiter {
   /** Takes one from the bucket of `key`. */
   take(key: string): Allowance
+  /** Puts back one that `take` took. */
+  give(key: string): void
 }
 
 const maxBuckets = 50_000
@@ -51,6 +53,11 @@ export const createLimiter = (perMinute: number, clock: Clock): Limiter => {
       const waitMs = bucket.tokens >= 1 ? 0 : (1 - bucket.tokens) / perMs
       const resetSeconds = Math.max(admitted ? 0 : 1, Math.ceil(waitMs / 1000))
       return { limit: perMinute, remaining: Math.floor(bucket.tokens), resetSeconds, admitted }
+    },
+    give(key) {
+      if (perMinute === 0) return
+      const bucket = read(key)
+      bucket.tokens = Math.min(perMinute, bucket.tokens + 1)
     },
   }
 }

@@ -30,6 +30,16 @@ test('one client uses up its own share only, and a crowd slows all down without 
   assert.equal(createThrottle(0, still).take('203.0.113.1').admitted, true)
 })
 
+test('what all together may have is a number of its own, and what proved to be right is given back', () => {
+  const still = { ...systemClock, monotonicMs: () => 0 }
+  const throttle = createThrottle(20, still, 30)
+  const admitted = (address: string, count: number): number =>
+    Array.from({ length: count }, () => throttle.take(address)).filter((each) => each.admitted).length
+  assert.deepEqual([admitted('203.0.113.1', 40), admitted('203.0.113.2', 10), admitted('203.0.113.3', 20)], [20, 10, 2])
+  for (let n = 0; n < 3; n += 1) throttle.give('203.0.113.1')
+  assert.equal(admitted('203.0.113.1', 10), 3)
+})
+
 const failFrom = async (api: TestApi, address: string, count: number): Promise<number[]> => {
   const found: number[] = []
   for (let n = 0; n < count; n += 1)

@@ -9,6 +9,8 @@ import { type Allowance, createLimiter } from './rate-limit.ts'
 export interface Throttle {
   /** Takes one from the budget of the client at an address. */
   take(address: string): Allowance
+  /** Puts back one that `take` admitted. */
+  give(address: string): void
 }
 
 const crowd = 20
@@ -30,10 +32,10 @@ export const clientOf = (address: string): string => {
     .join(':')
 }
 
-/** `perMinute` per client; 0 disables the limit. */
-export const createThrottle = (perMinute: number, clock: Clock): Throttle => {
+/** `perMinute` per client, and `inAll` for all of them together; 0 disables a limit. */
+export const createThrottle = (perMinute: number, clock: Clock, inAll = perMinute * crowd): Throttle => {
   const own = createLimiter(perMinute, clock)
-  const all = createLimiter(perMinute * crowd, clock)
+  const all = createLimiter(perMinute === 0 ? 0 : inAll, clock)
   const little = createLimiter(perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / share)), clock)
   return {
     take(address) {
@@ -41,6 +43,10 @@ export const createThrottle = (perMinute: number, clock: Clock): Throttle => {
       const allowance = own.take(client)
       if (!allowance.admitted || all.take('').admitted) return allowance
       return little.take(client)
+    },
+    give(address) {
+      own.give(clientOf(address))
+      all.give('')
     },
   }
 }
