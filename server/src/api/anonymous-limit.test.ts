@@ -61,7 +61,12 @@ const doors: [name: string, path: string, status: number, asked?: Asked][] = [
   ['an inbound webhook', `/git-webhooks/${newId()}`, 404, { method: 'POST', headers: json, body: '{}' }],
   ['a question of a browser', '/organization', 204, { method: 'OPTIONS', headers: wrong }],
   ['an operation without a token', '/organization', 401],
-  ['a websocket without a token', '/organization/x/changes', 401, { headers: { connection: 'upgrade', upgrade: 'websocket' } }],
+  [
+    'a websocket without a token',
+    '/organization/x/changes',
+    401,
+    { headers: { connection: 'upgrade', upgrade: 'websocket' } },
+  ],
   ['an unknown path', '/nowhere', 401],
   ['figures', '/metrics', 401],
 ]
@@ -96,7 +101,11 @@ test('one network of IPv6 is one address', async () => {
 test('callers and monitors are never counted for their address, however many requests they send', async () => {
   const address = '203.0.113.201'
   const own = { headers: { authorization: `Token ${api.token}` } }
-  const signIn = { method: 'POST', headers: { ...json, 'x-forwarded-proto': 'https' }, body: `{"token":"${api.token}"}` }
+  const signIn = {
+    method: 'POST',
+    headers: { ...json, 'x-forwarded-proto': 'https' },
+    body: `{"token":"${api.token}"}`,
+  }
   const ways: [string, number, Asked?][] = [
     ['/healthz', 200],
     ['/readyz', 200],

@@ -6,6 +6,7 @@
  */
 import { once } from 'node:events'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { createLimiter, type Limiter } from '../lib/concurrency/limiter.ts'
 import { createSemaphore } from '../lib/concurrency/semaphore.ts'
 import { ApiError, notFound, unavailable } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -24,7 +25,7 @@ import { digestOf, type Envelope, isGenuine, readEnvelope } from '../webhooks/in
 import { createLoop } from '../work/loop.ts'
 import type { Lookups } from './auth/lookups.ts'
 import type { Parts } from './parts.ts'
-import { createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { tooManyRequests } from './rate-limit.ts'
 import type { Throttle } from './throttle.ts'
 
 export const gitWebhookPath = '/git-webhooks'

@@ -2,9 +2,9 @@
  * Limits what unauthenticated clients do: signing in, and failing to. Each client is counted separately. When very many
  * come at once all are slowed down, but no client can use up what is left for the others.
  */
-import { isIPv6 } from 'node:net'
+import { type Allowance, createLimiter } from '../lib/concurrency/limiter.ts'
+import { clientOf } from '../lib/net/client-network.ts'
 import type { Clock } from '../lib/time/clock.ts'
-import { type Allowance, createLimiter } from './rate-limit.ts'
 
 export interface Throttle {
   /** Takes one from the budget of the client at an address. */
@@ -15,22 +15,6 @@ export interface Throttle {
 
 const crowd = 20
 const share = 10
-
-const groupsOf = (text: string): string[] => (text === '' ? [] : text.split(':'))
-
-/** Whoever has one IPv6 address has a whole network of them: clients are told apart by the first 64 bits. */
-export const clientOf = (address: string): string => {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1]
-  if (mapped !== undefined) return mapped
-  if (!isIPv6(address)) return address
-  const [head = '', tail] = address.toLowerCase().split('%')[0]!.split('::')
-  const [first, last] = [groupsOf(head), tail === undefined ? [] : groupsOf(tail)]
-  const zeros = new Array<string>(Math.max(0, 8 - first.length - last.length)).fill('0')
-  return [...first, ...(tail === undefined ? [] : zeros), ...last]
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(':')
-}
 
 /** `perMinute` per client, and `inAll` for all of them together; 0 disables a limit. */
 export const createThrottle = (perMinute: number, clock: Clock, inAll = perMinute * crowd): Throttle => {

@@ -5,7 +5,7 @@
  */
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { unavailable } from '../../lib/errors.ts'
-import { clientOf } from '../throttle.ts'
+import { clientOf } from '../../lib/net/client-network.ts'
 
 /** Runs `read` in the turn of an address. Rejects with a 503 if very many wait. */
 export type Lookups = <Value>(address: string, read: () => Promise<Value>) => Promise<Value>
