@@ -119,6 +119,22 @@ test('callers and monitors are never counted for their address, however many req
   assert.deepEqual(await askOften(address, '/openapi.json', {}, limit), Array(limit).fill(200))
 })
 
+test('genuine deliveries of a git host or registry are not counted for its address', async () => {
+  const address = '203.0.113.202'
+  const hook = (await api.call('POST', `/organization/${api.organizationId}/gitWebhook`, {})).body
+  const path = `/git-webhooks/${hook.id}`
+  const body = (n: number): string =>
+    JSON.stringify({ push_data: { pushed_at: n, tag: 'v1' }, repository: { repo_name: 'a/b' } })
+  const deliver = (n: number, secret: string): Promise<number> =>
+    statusFrom(address, path, { method: 'POST', headers: { ...json, authorization: secret }, body: body(n) })
+  const found: number[] = []
+  for (let n = 0; n < limit + 3; n += 1) found.push(await deliver(n, hook.signing_secret))
+  assert.deepEqual(found, Array(limit + 3).fill(202))
+  const wrongOnes: number[] = []
+  for (let n = 0; n < limit + 1; n += 1) wrongOnes.push(await deliver(n, 'wrong'))
+  assert.deepEqual(wrongOnes, [...Array(limit).fill(401), 429])
+})
+
 test('what one address has looked up keeps no other address waiting', async () => {
   const inTurn = createLookups()
   const gate = Promise.withResolvers<void>()
