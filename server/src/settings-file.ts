@@ -66,6 +66,7 @@ export const parseSettingsFile = (text: string): SettingsFile => {
 
 const secretNames = [
   'SLIPWAY_ADMIN_TOKEN',
+  'SLIPWAY_METRICS_TOKEN',
   'SLIPWAY_OIDC_CLIENT_SECRET',
   'SLIPWAY_ACME_EAB_HMAC',
   'SLIPWAY_ACME_DNS_TOKEN',

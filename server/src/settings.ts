@@ -80,6 +80,13 @@ export interface Settings {
   outboundAllow: readonly string[]
   /** Requests per minute per token; 0 disables the limit. */
   rateLimit: number
+  /** Failed authentications per minute and address; 0 disables the limit. */
+  failedLoginLimit: number
+  /** Requests without a caller per minute: of one address, and of all together; 0 disables a limit. */
+  anonymousLimit: number
+  anonymousTotal: number
+  /** For `/metrics`; if undefined, the operator's token and programs on this machine may read them. */
+  metricsToken: Secret | undefined
   /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
   trustedProxies: readonly string[]
   /** Origins of web pages that may call the API from a browser. */
@@ -352,6 +359,10 @@ export const parseSettings = (
     masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
     rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
+    failedLoginLimit: read('SLIPWAY_FAILED_LOGIN_LIMIT', 30, whole(0, 1_000_000)),
+    anonymousLimit: read('SLIPWAY_ANONYMOUS_LIMIT', 6000, whole(0, 1_000_000)),
+    anonymousTotal: read('SLIPWAY_ANONYMOUS_TOTAL', 30_000, whole(0, 10_000_000)),
+    metricsToken: read<Secret | undefined>('SLIPWAY_METRICS_TOKEN', undefined, adminToken),
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
     corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
     consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),

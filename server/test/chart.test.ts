@@ -14,7 +14,7 @@ const most = {
   ...least,
   imagePullSecrets: [{ name: 'registry' }],
   replicas: 3,
-  secret: { name: 'slipway', oidcClientSecretKey: 'oidc' },
+  secret: { name: 'slipway', oidcClientSecretKey: 'oidc', metricsTokenKey: 'metrics' },
   config: {
     SLIPWAY_LIMIT_MEMORY_MB: 1_000_000,
     SLIPWAY_KUBERNETES_INGRESS_TLS: true,
@@ -106,7 +106,7 @@ test('the server takes the settings of the values as they were meant', options, 
   const variables = variablesOf(await renderChart(most))
   assert.deepEqual(
     ['SLIPWAY_ADMIN_TOKEN', 'DATABASE_URL', 'SLIPWAY_OIDC_CLIENT_SECRET'].map((name) => variables[name]),
-    ['from admin-token of slipway', 'from database-url of slipway', 'from oidc of slipway'],
+    ['from admin-token of slipway', 'from database-url of slipway', 'from metrics of slipway', 'from oidc of slipway'],
   )
   const given = { SLIPWAY_ADMIN_TOKEN: 'a'.repeat(24), DATABASE_URL: 'postgresql://slipway:pass@db:5432/slipway' }
   const { settings, warnings } = parseSettings({ ...variables, ...given })
@@ -121,7 +121,8 @@ test('the server takes the settings of the values as they were meant', options, 
 })
 
 /** What the chart decides, and what nothing would come of: it publishes no router, and there is no Docker engine. */
-const decided = /^(SLIPWAY_(HOST|PORT|DOCKER|DATA_DIR|MASTER_KEY_FILE|ADMIN_TOKEN|OIDC_CLIENT_SECRET)|DATABASE_URL)$/
+const decided =
+  /^(SLIPWAY_(HOST|PORT|DOCKER|DATA_DIR|MASTER_KEY_FILE|ADMIN_TOKEN|METRICS_TOKEN|OIDC_CLIENT_SECRET)|DATABASE_URL)$/
 const idle =
   /^(DOCKER_HOST|SLIPWAY_(ROUTER_.*|ACME_.*|HSTS_SECONDS|DOMAIN|API_HOST|PORT_RANGE|EXTRA_PORTS|ENGINE_(SOCKETS|IMAGES)|SAMPLE|(CLUSTER|DATABASE)_MODULES|VOLUME_SIZES|(SLEEP_AFTER|SCALE_UP|SCALE_DOWN)_SECONDS|LIMIT_(CERTIFICATES|DISK_GB)))$/
 

@@ -6,6 +6,7 @@
  */
 import { once } from 'node:events'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { createLimiter, type Limiter } from '../lib/concurrency/limiter.ts'
 import { createSemaphore } from '../lib/concurrency/semaphore.ts'
 import { ApiError, notFound, unavailable } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
@@ -22,8 +23,9 @@ import { isPush, isRequest, type Push, readPush } from '../webhooks/inbound/payl
 import { isPackage, isShown, readImages, shownBy } from '../webhooks/inbound/registries.ts'
 import { digestOf, type Envelope, isGenuine, readEnvelope } from '../webhooks/inbound/verify.ts'
 import { createLoop } from '../work/loop.ts'
+import type { Lookups } from './auth/lookups.ts'
 import type { Parts } from './parts.ts'
-import { createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { tooManyRequests } from './rate-limit.ts'
 import type { Throttle } from './throttle.ts'
 
 export const gitWebhookPath = '/git-webhooks'
@@ -77,9 +79,12 @@ interface Desk {
   parts: Parts
   /** Failures of one address. */
   failed: Throttle
+  /** It was counted as a stranger's before it proved to be genuine. */
+  forgive(request: FastifyRequest): void
   deliveries: Limiter
   refused: ReturnType<typeof createRefusals>
   inTurn: ReturnType<typeof createSemaphore>
+  lookUp: Lookups
 }
 
 /** Says why in the log, and no more than needed in the answer. */
@@ -118,7 +123,7 @@ const unknownHost = (): ApiError =>
 
 const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
   const { id } = request.params as { id: string }
-  request.gitWebhook = isUuid(id) ? await findGitWebhook(desk.parts.database, id) : null
+  request.gitWebhook = isUuid(id) ? await desk.lookUp(request.ip, () => findGitWebhook(desk.parts.database, id)) : null
   if (request.gitWebhook === null) refuse(desk, request, 'unknown webhook', notFound())
 }
 
@@ -167,6 +172,7 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   const webhook = request.gitWebhook!
   const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
   const envelope = await verify(desk, request, webhook, body)
+  desk.forgive(request)
   const allowance = desk.deliveries.take(webhook.id)
   if (!allowance.admitted) refuse(desk, request, 'too many deliveries', tooManyRequests(allowance))
   const { database } = desk.parts
@@ -188,11 +194,22 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   return { status: push === null ? 'IGNORED' : 'ACCEPTED', repositories: accepted.repositories }
 }
 
-/** Adds the path; needs no token. `failed` is shared with other failures of an address. */
-export const addGitWebhooks = async (app: FastifyInstance, parts: Parts, failed: Throttle): Promise<void> => {
+interface Shared {
+  /** Shared with other failures of an address. */
+  failed: Throttle
+  forgive: Desk['forgive']
+  inTurn: Lookups
+}
+
+/** Adds the path; needs no token. */
+export const addGitWebhooks = async (
+  app: FastifyInstance,
+  parts: Parts,
+  { failed, forgive, inTurn: lookUp }: Shared,
+): Promise<void> => {
   const deliveries = createLimiter(perMinute, parts.clock)
   const inTurn = createSemaphore(reading.places, reading.each, reading.most)
-  const desk: Desk = { parts, failed, deliveries, refused: createRefusals(parts), inTurn }
+  const desk: Desk = { parts, failed, forgive, deliveries, refused: createRefusals(parts), inTurn, lookUp }
   app.decorateRequest('gitWebhook', null)
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers()

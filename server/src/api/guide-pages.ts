@@ -1,8 +1,12 @@
 /** The guides of docs/guides and their shell functions at `/guides/<name>`, as plain text, which every browser shows. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { FastifyInstance } from 'fastify'
+import { cachedFor } from '../lib/time/cached.ts'
+import type { Clock } from '../lib/time/clock.ts'
+import { createDocument, sendDocument } from './documents.ts'
 
 const folder = fileURLToPath(new URL('../../../docs/guides/', import.meta.url))
 
@@ -14,9 +18,14 @@ const readNames = (): string[] => {
   }
 }
 
-export const addGuides = (app: FastifyInstance): void => {
-  for (const name of readNames())
-    app.get(`/guides/${name}`, (_request, reply) =>
-      reply.header('content-type', 'text/plain; charset=utf-8').send(readFileSync(join(folder, name))),
+export const addGuides = (app: FastifyInstance, clock: Clock): void => {
+  for (const name of readNames()) {
+    const made = cachedFor(clock, Number.POSITIVE_INFINITY, async () =>
+      createDocument('text/plain; charset=utf-8', await readFile(join(folder, name))),
     )
+    app.get(`/guides/${name}`, async (request, reply) => {
+      const guide = await made()
+      return sendDocument(request, reply.header('cache-control', 'no-cache'), guide)
+    })
+  }
 }

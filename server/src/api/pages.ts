@@ -1,46 +1,26 @@
-/** Pages that need no token: health, metrics, and the description of the API. */
+/** Pages about this server: health, metrics, the description of the API and the guides. */
 import { statfs } from 'node:fs/promises'
-import fastify, { type FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { cachedFor } from '../lib/time/cached.ts'
 import type { Console } from './console/console.ts'
+import { addDocs } from './docs-pages.ts'
+import { createDocument, sendDocument } from './documents.ts'
 import { addGuides } from './guide-pages.ts'
 import type { Metrics } from './metrics.ts'
+import { addMetricsPage } from './metrics-page.ts'
 import { describe } from './operations/openapi.ts'
-import type { Operation } from './operations/operation.ts'
+import type { Operation, Principal } from './operations/operation.ts'
 import type { Parts } from './parts.ts'
 
 const readyTimeoutMs = 2000
+/** Any number of monitors causes one check in this time. */
+const checkMs = 1000
 
 const isReady = async (check: Promise<unknown>): Promise<boolean> =>
   check.then(
     () => true,
     () => false,
   )
-
-const docsScript = '/docs/js/scalar.js'
-const docsPolicy = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-ancestors 'none'"
-
-/** The documentation page is four megabytes of script: it is loaded when somebody first opens it. */
-const lazyDocs = (): (() => Promise<FastifyInstance>) => {
-  let pages: Promise<FastifyInstance> | undefined
-  const load = async (): Promise<FastifyInstance> => {
-    const { default: reference } = await import('@scalar/fastify-api-reference')
-    const inner = fastify()
-    // The page's own extras (an assistant, sharing, clients) would call external hosts.
-    const configuration = {
-      url: '/openapi.json',
-      pageTitle: 'Slipway API',
-      withDefaultFonts: false,
-      telemetry: false,
-      showDeveloperTools: 'never',
-      hideClientButton: true,
-      agent: { disabled: true },
-      mcp: { disabled: true },
-    }
-    await inner.register(reference, { routePrefix: '/docs', configuration } as never)
-    return inner
-  }
-  return () => (pages ??= load())
-}
 
 /**
  * Readiness of this server only; a cluster has its own status. Ready means that the database answers and the first
@@ -61,48 +41,52 @@ const isDiskFull = async (folder: string): Promise<boolean> =>
     () => false,
   )
 
-/** The page's example of a token looks like one that leaked. */
-const strangeExample = 'QUxMIFlPVVIgQkFTRSBBUkUgQkVMT05HIFRPIFVT'
+const json = 'application/json; charset=utf-8'
 
-/** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json`, `/docs` and the guides. */
-export const addPages = async (
-  app: FastifyInstance,
-  parts: Parts,
-  operations: readonly Operation[],
-  metrics: Metrics,
-  webConsole: Console,
-): Promise<void> => {
-  const json = 'application/json; charset=utf-8'
-  let text: string | undefined
-  const description = (): string => {
-    text ??= JSON.stringify(describe(operations))
-    return text
-  }
-  app.get('/', (request, reply) => (webConsole.answer(request, reply) ? reply : reply.redirect('/docs')))
-  app.get('/healthz', (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
-  app.get('/readyz', async (_request, reply) => {
+/** Monitors are never limited: what they are told is ready before they ask. */
+const addHealth = (app: FastifyInstance, parts: Parts): void => {
+  const config = { isUnlimited: true }
+  const check = cachedFor(parts.clock, checkMs, async () => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])
     const ready = open && !full
+    const status = ready ? 'ready' : 'not ready'
+    return { ready, body: JSON.stringify({ status, database: open, ...(full ? { disk: 'full' } : {}) }) }
+  })
+  app.get('/healthz', { config }, (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
+  app.get('/readyz', { config }, async (_request, reply) => {
+    const { ready, body } = await check()
     reply.code(ready ? 200 : 503).header('content-type', json)
     if (!ready) reply.header('retry-after', '2')
-    return JSON.stringify({ status: ready ? 'ready' : 'not ready', database: open, ...(full ? { disk: 'full' } : {}) })
+    return reply.send(body)
   })
-  app.get('/metrics', async (_request, reply) => {
-    reply.header('content-type', metrics.contentType)
-    return metrics.text()
+}
+
+/** Public, and read by `/docs`, which has no origin: every page may read it, with no cookie of ours. */
+const addDescription = (app: FastifyInstance, { clock }: Parts, operations: readonly Operation[]): void => {
+  const made = cachedFor(clock, Number.POSITIVE_INFINITY, () =>
+    createDocument(json, JSON.stringify(describe(operations))),
+  )
+  app.get('/openapi.json', async (request, reply) => {
+    const document = await made()
+    if (!reply.hasHeader('access-control-allow-origin')) reply.header('access-control-allow-origin', '*')
+    return sendDocument(request, reply.header('cache-control', 'no-cache'), document)
   })
-  app.get('/openapi.json', (_request, reply) => reply.header('content-type', json).send(description()))
-  addGuides(app)
-  app.get('/docs', (_request, reply) => reply.redirect('/docs/'))
-  const docs = lazyDocs()
-  for (const url of ['/docs/', docsScript])
-    app.get(url, async (_request, reply) => {
-      const answer = await (await docs()).inject(url)
-      reply.code(answer.statusCode).headers({
-        'content-type': answer.headers['content-type'],
-        'content-security-policy': docsPolicy,
-        'cache-control': 'max-age=3600',
-      })
-      return answer.payload.replaceAll(strangeExample, 'Token <API token>')
-    })
+}
+
+interface Pages {
+  operations: readonly Operation[]
+  metrics: Metrics
+  webConsole: Console
+  authenticate(request: FastifyRequest, reply: FastifyReply): Promise<Principal>
+}
+
+/** Adds `/`, `/healthz`, `/readyz`, `/metrics`, `/openapi.json`, `/docs` and the guides. */
+export const addPages = (app: FastifyInstance, parts: Parts, pages: Pages): void => {
+  const { operations, metrics, webConsole, authenticate } = pages
+  app.get('/', (request, reply) => (webConsole.answer(request, reply) ? reply : reply.redirect('/docs')))
+  addHealth(app, parts)
+  addMetricsPage(app, parts, metrics, authenticate)
+  addDescription(app, parts, operations)
+  addGuides(app, parts.clock)
+  addDocs(app, parts.clock)
 }

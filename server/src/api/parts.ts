@@ -42,6 +42,12 @@ export interface ApiSettings {
   rateLimit: number
   /** Failed authentications per minute and address; default 30; 0, or a `rateLimit` of 0, disables the limit. */
   failedLoginLimit?: number | undefined
+  /** Requests without a caller (pages, files, webhooks, sign-ins) per minute and address; default 6000; 0: no limit. */
+  anonymousLimit?: number | undefined
+  /** The same of all addresses together; default 30000. */
+  anonymousTotal?: number | undefined
+  /** For `/metrics`; without it the operator's token and programs on this machine may read them. */
+  metricsToken?: Secret | undefined
   /** Addresses and networks of proxies whose forwarding headers are trusted; default none. */
   trustedProxies?: readonly string[] | undefined
   /** Origins of web pages that may call the API from a browser; default none. */

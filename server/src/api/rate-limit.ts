@@ -1,59 +1,9 @@
 /**
- * Rate limits: a token bucket per API token, and one per address for failed authentications. Kept in this process: each
- * replica counts its own, a restart starts afresh.
+ * Rate limits as responses state them: per API token, and per address for requests without one. Kept in this process:
+ * each replica counts its own, a restart starts afresh.
  */
-
+import type { Allowance } from '../lib/concurrency/limiter.ts'
 import { ApiError } from '../lib/errors.ts'
-import type { Clock } from '../lib/time/clock.ts'
-
-interface Bucket {
-  tokens: number
-  atMs: number
-}
-
-export interface Allowance {
-  limit: number
-  remaining: number
-  /** Whole seconds until the next request is admitted; 0 if it is admitted now. */
-  resetSeconds: number
-  admitted: boolean
-}
-
-export interface Limiter {
-  /** Takes one from the bucket of `key`. */
-  take(key: string): Allowance
-}
-
-const maxBuckets = 50_000
-
-/** A bucket of `perMinute` that fills evenly; 0 disables the limit. */
-export const createLimiter = (perMinute: number, clock: Clock): Limiter => {
-  const buckets = new Map<string, Bucket>()
-  const perMs = perMinute / 60_000
-  const read = (key: string): Bucket => {
-    const now = clock.monotonicMs()
-    let bucket = buckets.get(key)
-    if (bucket === undefined) {
-      if (buckets.size >= maxBuckets) buckets.clear()
-      bucket = { tokens: perMinute, atMs: now }
-      buckets.set(key, bucket)
-    }
-    bucket.tokens = Math.min(perMinute, bucket.tokens + (now - bucket.atMs) * perMs)
-    bucket.atMs = now
-    return bucket
-  }
-  return {
-    take(key) {
-      if (perMinute === 0) return { limit: 0, remaining: 0, resetSeconds: 0, admitted: true }
-      const bucket = read(key)
-      const admitted = bucket.tokens >= 1
-      if (admitted) bucket.tokens -= 1
-      const waitMs = bucket.tokens >= 1 ? 0 : (1 - bucket.tokens) / perMs
-      const resetSeconds = Math.max(admitted ? 0 : 1, Math.ceil(waitMs / 1000))
-      return { limit: perMinute, remaining: Math.floor(bucket.tokens), resetSeconds, admitted }
-    },
-  }
-}
 
 /** The three headers of every response. */
 export const allowanceHeaders = (allowance: Allowance): Record<string, string> => ({

@@ -9,17 +9,20 @@ import type { IncomingMessage, Server } from 'node:http'
 import websocket from '@fastify/websocket'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { WebSocket } from 'ws'
+import { type Allowance, createLimiter, type Limiter } from '../lib/concurrency/limiter.ts'
 import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
+import { type AnonymousLimit, createAnonymousLimit } from './anonymous-limit.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeader } from './auth/auth.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
 import { createSignInAudit } from './auth/sign-in-audit.ts'
+import { isLong, limitBodyTime } from './body-time.ts'
 import { addConsole, type Console } from './console/console.ts'
 import { deleteEndedConsoleSessions } from './console/session-rows.ts'
 import { createSessions, type Sessions } from './console/sessions.ts'
@@ -38,15 +41,14 @@ import { parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
 import { answerParserError } from './parser-error.ts'
 import type { Parts } from './parts.ts'
-import { type Allowance, allowanceHeaders, createLimiter, type Limiter, tooManyRequests } from './rate-limit.ts'
+import { allowanceHeaders, tooManyRequests } from './rate-limit.ts'
 import { createRouteTable, type Match, type RouteTable } from './route-table.ts'
 import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
 const hourMs = 3_600_000
-/** Of a whole request, and of one whose body is streamed. */
-const usualRequestMs = 30_000
+/** Of a request whose body is streamed. */
 const longRequestMs = receiveMs + 30_000
 const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 
@@ -58,6 +60,7 @@ interface Gate {
   streams: OpenStreams
   perToken: Limiter
   failed: Throttle
+  anonymous: AnonymousLimit
   perOrganization: Limiter
   metrics: Metrics
 }
@@ -138,6 +141,10 @@ const authenticate = async (gate: Gate, request: FastifyRequest, reply: FastifyR
   }
 }
 
+/** It has a token or a session, right or wrong. */
+const carriesProof = ({ sessions }: Gate, request: FastifyRequest): boolean =>
+  tokenOf(request) !== null || sessions.halvesOf(request) !== null
+
 const uriTooLong = (): ApiError => new ApiError(414, 'uri_too_long', 'The URL is too long.')
 
 const yamlTypes = ['application/x-yaml', 'application/yaml', 'text/yaml']
@@ -185,6 +192,7 @@ const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
 
 /** What every request to an operation goes through, whichever route it came by. */
 const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operation) => ({
+  config: { authenticates: true },
   async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const operation = operationOf(request)
     const principal = await authenticate(gate, request, reply)
@@ -307,7 +315,11 @@ const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConso
   const answerUnknown = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const allow = table.methodsOf(request.url)
     if (allow !== null && request.method === 'OPTIONS') return reply.code(204).header('allow', allow).send()
-    if (allow === null && webConsole.answer(request, reply)) return reply
+    if (allow === null && webConsole.hasPage(request)) {
+      gate.anonymous.count(request, reply)
+      webConsole.answer(request, reply)
+      return reply
+    }
     await authenticate(gate, request, reply)
     if (allow !== null) throw methodNotAllowed(allow)
     throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
@@ -338,25 +350,6 @@ const commonHeaders = (id: string): Record<string, string> => ({
   'referrer-policy': 'no-referrer',
   'cache-control': 'no-store',
 })
-
-const isLong = ({ routeOptions, match }: FastifyRequest): boolean =>
-  routeOptions.config?.isLong === true || match?.operation.consumes === archiveType
-
-/** The server's own limit is that of streamed bodies: all others have theirs here. */
-const limitTime = ({ parts }: Gate, request: FastifyRequest, reply: FastifyReply): void => {
-  const { raw } = request
-  const { 'content-length': length, 'transfer-encoding': encoding } = request.headers
-  const isEmpty = encoding === undefined && (length === undefined || length === '0')
-  if (isEmpty) return
-  const late = setTimeout(() => {
-    if (raw.complete || isLong(request)) return
-    // A second answer would be taken for that of the next request.
-    if (reply.raw.headersSent) raw.socket.destroy()
-    else answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
-  }, parts.settings.requestMs ?? usualRequestMs)
-  raw.once('end', () => clearTimeout(late))
-  raw.once('close', () => clearTimeout(late))
-}
 
 /** No hook runs for a URL that cannot be parsed: an authenticated caller gets the 404 of an unknown path. */
 const answerUnreadable = async (gate: Gate, error: Error, request: FastifyRequest, reply: FastifyReply) => {
@@ -410,11 +403,13 @@ const createInstance = (gate: Gate, table: RouteTable, operations: readonly Oper
   })
   app.decorateRequest('admitted', null)
   app.decorateRequest('match', null)
+  app.decorateRequest('isAnonymous', false)
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(commonHeaders(request.id))
     gate.cors.addHeaders(request, reply)
     request.match = table.find(request.method, request.url)
-    limitTime(gate, request, reply)
+    limitBodyTime(request, reply, gate.parts.settings.requestMs)
+    gate.anonymous.admit(request, reply, () => carriesProof(gate, request))
     return gate.cors.answerPreflight(request, reply) ? reply : undefined
   })
   app.addHook('onSend', async (request) => {
@@ -429,7 +424,7 @@ const createInstance = (gate: Gate, table: RouteTable, operations: readonly Oper
 /** The API of these operations, ready to listen. Rejects if an operation has no scope or owner. */
 export const createApi = async (parts: Parts, operations: readonly Operation[]): Promise<FastifyInstance> => {
   assertComplete(operations)
-  const { rateLimit, limits = usualLimits } = parts.settings
+  const { rateLimit, limits = usualLimits, anonymousLimit = 6000, anonymousTotal = 30_000 } = parts.settings
   const failedLimit = rateLimit === 0 ? 0 : (parts.settings.failedLoginLimit ?? 30)
   const authenticator = await createAuthenticator(parts)
   const turns: Turns = {
@@ -437,14 +432,20 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     perOrganization: createLimiter(rateLimit * tokensWorth, parts.clock),
   }
   const audit = createSignInAudit(parts)
+  const anonymous = createAnonymousLimit(createThrottle(anonymousLimit, parts.clock, anonymousTotal))
+  const countSignIn = (principal: Principal, reply: FastifyReply): void => {
+    anonymous.forgive(reply.request)
+    count(turns, principal, reply)
+  }
   const gate: Gate = {
     ...turns,
     parts,
     cors: createCors(parts.settings.corsOrigins ?? []),
     authenticator,
-    sessions: await createSessions(parts, authenticator, (principal, reply) => count(turns, principal, reply), audit),
+    sessions: await createSessions(parts, authenticator, countSignIn, audit),
     streams: await createOpenStreams(parts, limits),
     failed: createThrottle(failedLimit, parts.clock),
+    anonymous,
     metrics: createMetrics(parts.database, parts.work, parts.disk),
   }
   const table = createRouteTable(operations)
@@ -467,9 +468,11 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
     },
   })
   addErrors(app, gate, table, webConsole)
-  await addPages(app, parts, operations, gate.metrics, webConsole)
+  const { metrics } = gate
+  const authenticated = (request: FastifyRequest, reply: FastifyReply) => authenticate(gate, request, reply)
+  addPages(app, parts, { operations, metrics, webConsole, authenticate: authenticated })
   await addSignIn(app, parts, audit)
-  await addGitWebhooks(app, parts, gate.failed)
+  await addGitWebhooks(app, parts, { failed: gate.failed, forgive: anonymous.forgive, inTurn: authenticator.inTurn })
   await addDoor(app, gate, operations)
   addOperations(app, gate, operations)
   for (const operation of operations.filter(isSocket)) addSocket(app, gate, operation)

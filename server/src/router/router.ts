@@ -25,6 +25,8 @@ export interface Route {
   /** What the target sees in place of `path`. */
   rewrite?: string
   serviceId: string
+  /** Whose share of the router its connections are; absent: the service has one for itself. */
+  organizationId?: string
   /** `GRPC`: HTTP/2 up to the target, with trailers and streams both ways. */
   protocol: 'HTTP' | 'GRPC'
   state: RouteState
@@ -37,6 +39,8 @@ export interface Route {
 export interface StreamRoute {
   port: number
   serviceId: string
+  /** As of a route. */
+  organizationId?: string
   protocol: 'TCP' | 'UDP'
   state: RouteState
   targets: Target[]
@@ -46,6 +50,9 @@ export interface StreamRoute {
 export const apiRouteId = 'api'
 
 export type AnyRoute = Route | StreamRoute
+
+/** Who shares what the router has: an organization, or a service whose organization is not known. */
+export const partyOf = ({ organizationId, serviceId }: AnyRoute): string => organizationId ?? serviceId
 
 export const isStreamRoute = (route: AnyRoute): route is StreamRoute =>
   route.protocol === 'TCP' || route.protocol === 'UDP'

@@ -19,6 +19,7 @@ const comparable = (route: AnyRoute): string =>
     route.protocol,
     isStreamRoute(route) ? route.port : route.host,
     route.state,
+    route.organizationId ?? null,
     route.targets.map((target) => `${target.host}:${target.port}`).sort(),
     ...treatmentOf(route),
   ])

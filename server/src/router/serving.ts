@@ -1,10 +1,12 @@
 /** What each process of the router does: it forwards requests by the table that it has. */
 import { trustProxies } from './access/sources.ts'
+import { descriptorsForTraffic } from './descriptors.ts'
 import { createHolds, type HoldLimits, usualHoldLimits } from './hold/holds.ts'
 import { createFront } from './http/front.ts'
 import type { Ports } from './ports/ports.ts'
 import type { State } from './processes/messages.ts'
 import type { AnyRoute } from './router.ts'
+import { createShares } from './shares.ts'
 import { createLiveTable } from './table/live-table.ts'
 import { newCounts, type Traffic } from './table/traffic.ts'
 import { createUpstreams } from './table/upstreams.ts'
@@ -79,6 +81,7 @@ export const createServing = (options: ServingOptions) => {
   const counts = newCounts()
   const traffic: Traffic = {
     ...{ table, upstreams, counts, holds, isTrusted: trustProxies(trustedProxies), report, stopping: false, shed: 0 },
+    shares: createShares(descriptorsForTraffic()),
     ...(secure === undefined ? {} : { secure }),
   }
   const front = createFront(traffic)

@@ -37,7 +37,8 @@ export interface Exposure {
 
 /** A service as the world is to find it. */
 export interface Publication {
-  service: ServiceKey
+  /** With the organization that shares the ways there among its services, if that is known. */
+  service: ServiceKey & { organizationId?: string }
   /** Whose instances answer; null: the service is stopped. */
   revision: string | null
   exposure: Exposure

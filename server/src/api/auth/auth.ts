@@ -15,6 +15,7 @@ import type { Parts } from '../parts.ts'
 import { scopesOfRole } from './access.ts'
 import { createAccounts } from './accounts.ts'
 import { sessionHash } from './ended-sessions.ts'
+import { createLookups, type Lookups } from './lookups.ts'
 import { type Claims, createOidc, looksLikeJwt } from './oidc.ts'
 import { readRole } from './role-rows.ts'
 import { noteRefused, readToken, type TokenRow } from './token-rows.ts'
@@ -97,6 +98,8 @@ export interface Authenticator {
   grantOf(token: string, address: string): Promise<{ principal: Principal; grant: Grant }>
   /** As the token itself, with the rights that it has now. Rejects with the 401. */
   authenticateGrant(grant: Grant, address: string): Promise<Principal>
+  /** For what is looked up before anybody has proved who they are. */
+  inTurn: Lookups
   close(): void
 }
 
@@ -152,6 +155,7 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
   const { database, clock, log } = parts
   // By the token's text; apart, by its hash: a hash is never taken for a token.
   const [byText, byHash] = [new Map<string, Cached>(), new Map<string, Cached>()]
+  const inTurn = createLookups()
   // A token read while a revocation arrives must not stay in the cache.
   let generation = 0
   const stop = await database.listen('slipway_token', () => {
@@ -186,7 +190,7 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
   }
   const load = async (cache: Map<string, Cached>, name: string, hash: Buffer, address: string) => {
     const started = generation
-    const found = await readToken(database, hash)
+    const found = await inTurn(address, () => readToken(database, hash))
     if (found?.isRevoked === true) onRefused(found, address)
     if (found === null || found.isRevoked) return null
     const entry = { ...toPrincipal(found), readMs: clock.monotonicMs(), usedMs: Number.NEGATIVE_INFINITY }
@@ -230,6 +234,7 @@ export const createAuthenticator = async (parts: Parts): Promise<Authenticator> 
       if (jwts === null || claims === null || jwtHash === null) throw unauthorized()
       return jwts.principalOf(claims, jwtHash)
     },
+    inTurn,
     close: stop,
   }
 }

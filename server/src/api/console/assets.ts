@@ -3,10 +3,10 @@
  * for every address. Promises that only what was in the folder at the start is served, by exact name, so that no path
  * leads out of it; keeps none of it in memory. Without a build there is no console.
  */
-import { createHash } from 'node:crypto'
-import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type Body, type Document, type Encoding, etagOf, sendDocument } from '../documents.ts'
 
 export interface Assets {
   /** Sends the page, whatever the address; the page finds out what to show. */
@@ -14,16 +14,6 @@ export interface Assets {
   /** Sends a file by its name; null if there is none. */
   sendFile(request: FastifyRequest, reply: FastifyReply, name: string): FastifyReply | null
 }
-
-interface Asset {
-  path: string
-  type: string
-  etag: string
-  /** Bytes by encoding. */
-  sizes: Map<Encoding, number>
-}
-
-type Encoding = 'br' | 'gzip' | 'identity'
 
 const endings: Record<Encoding, string> = { br: '.br', gzip: '.gz', identity: '' }
 
@@ -48,40 +38,18 @@ const pagePolicy = [
   "frame-ancestors 'none'",
 ].join('; ')
 
-const readAsset = (folder: string, name: string, there: ReadonlySet<string>): Asset => {
+const readAsset = (folder: string, name: string, there: ReadonlySet<string>): Document => {
   const path = join(folder, name)
-  const sizes = new Map<Encoding, number>()
+  const bodies = new Map<Encoding, Body>()
   for (const [encoding, ending] of Object.entries(endings) as [Encoding, string][])
-    if (there.has(name + ending)) sizes.set(encoding, statSync(path + ending).size)
-  const etag = createHash('sha256').update(readFileSync(path)).digest('base64url').slice(0, 22)
-  return { path, type: types[extname(name)]!, etag, sizes }
+    if (there.has(name + ending)) bodies.set(encoding, { path: path + ending, bytes: statSync(path + ending).size })
+  return { type: types[extname(name)]!, etag: etagOf(readFileSync(path)), bodies }
 }
 
-const readFolder = (folder: string): Map<string, Asset> => {
+const readFolder = (folder: string): Map<string, Document> => {
   const there = new Set(readdirSync(folder))
   const names = [...there].filter((name) => types[extname(name)] !== undefined)
   return new Map(names.map((name) => [name, readAsset(folder, name, there)]))
-}
-
-const accepted = (header: string | undefined, encoding: Encoding): boolean =>
-  (header ?? '').split(',').some((each) => {
-    const [name = '', ...parameters] = each.split(';').map((part) => part.trim().toLowerCase())
-    return name === encoding && !parameters.some((parameter) => /^q=0(\.0*)?$/.test(parameter))
-  })
-
-const encodingFor = ({ sizes }: Asset, request: FastifyRequest): Encoding =>
-  (['br', 'gzip'] as const).find(
-    (encoding) => sizes.has(encoding) && accepted(request.headers['accept-encoding'], encoding),
-  ) ?? 'identity'
-
-const send = (request: FastifyRequest, reply: FastifyReply, asset: Asset, vary = 'Accept-Encoding'): FastifyReply => {
-  const encoding = encodingFor(asset, request)
-  const etag = `W/"${asset.etag}"`
-  reply.headers({ vary, etag })
-  if (request.headers['if-none-match'] === etag) return reply.code(304).send()
-  reply.headers({ 'content-type': asset.type, 'content-length': asset.sizes.get(encoding)! })
-  if (encoding !== 'identity') reply.header('content-encoding', encoding)
-  return request.method === 'HEAD' ? reply.send() : reply.send(createReadStream(asset.path + endings[encoding]))
 }
 
 /** Whether there is a console to link to. */
@@ -90,8 +58,8 @@ export const hasConsole = (folder: string | undefined): boolean =>
 
 /** The build in a folder: `index.html`, and `assets/` beside it; null if there is none. */
 export const readAssets = (folder: string): Assets | null => {
-  let files: Map<string, Asset>
-  let page: Asset | undefined
+  let files: Map<string, Document>
+  let page: Document | undefined
   try {
     files = readFolder(join(folder, 'assets'))
     page = readFolder(folder).get('index.html')
@@ -108,7 +76,7 @@ export const readAssets = (folder: string): Assets | null => {
         'cross-origin-resource-policy': 'same-origin',
       })
       // Programs get the API's answer at the same address.
-      return send(request, reply, page, 'Accept, Accept-Encoding')
+      return sendDocument(request, reply, page, ['Accept'])
     },
     sendFile(request, reply, name) {
       const asset = files.get(name)
@@ -117,7 +85,7 @@ export const readAssets = (folder: string): Assets | null => {
         'cache-control': 'public, max-age=31536000, immutable',
         'cross-origin-resource-policy': 'same-origin',
       })
-      return send(request, reply, asset)
+      return sendDocument(request, reply, asset)
     },
   }
 }

@@ -28,6 +28,8 @@ export interface ConsoleParts {
 }
 
 export interface Console {
+  /** Whether `answer` has a page for this request. */
+  hasPage(request: FastifyRequest): boolean
   /** Answers with the page if a browser asks for one; false for everything else. */
   answer(request: FastifyRequest, reply: FastifyReply): boolean
 }
@@ -81,7 +83,8 @@ const addSession = (app: FastifyInstance, parts: ConsoleParts): void => {
     const { key, expiresAt } = await open(parts, request, reply)
     return reply.code(201).send({ key, expires_at: expiresAt.toISOString() })
   })
-  app.get(sessionPath, async (request, reply) => describe(await parts.authenticate(request, reply)))
+  const config = { authenticates: true }
+  app.get(sessionPath, { config }, async (request, reply) => describe(await parts.authenticate(request, reply)))
   app.get('/console/ways', () => ({ oidc: parts.hasIssuer }))
   app.delete(sessionPath, async (request, reply) => {
     await parts.sessions.close(request, reply)
@@ -102,10 +105,12 @@ export const addConsole = (app: FastifyInstance, parts: ConsoleParts): Console =
   addSession(app, parts)
   const assets = parts.folder === undefined ? null : readAssets(parts.folder)
   if (assets !== null) addFiles(app, assets)
+  const hasPage = (request: FastifyRequest): boolean => assets !== null && wantsPage(request)
   return {
+    hasPage,
     answer(request, reply) {
-      if (assets === null || !wantsPage(request)) return false
-      assets.sendPage(request, reply)
+      if (!hasPage(request)) return false
+      assets!.sendPage(request, reply)
       return true
     },
   }

@@ -8,9 +8,11 @@
 import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest } from '../../lib/errors.ts'
+import { isLoopbackHost } from '../../lib/net/loopback.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Database } from '../../store/database.ts'
 import { type Authenticator, type Grant, unauthorized } from '../auth/auth.ts'
+import type { Lookups } from '../auth/lookups.ts'
 import type { Principal } from '../auth/principal.ts'
 import type { SignInAudit } from '../auth/sign-in-audit.ts'
 import { ownOrigin } from '../cors.ts'
@@ -97,11 +99,9 @@ const halvesOf = (request: FastifyRequest): Halves | null => {
   return cookie === null || key === null || !isOwnPage(request) ? null : { cookie, key }
 }
 
-const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?$/
-
 /** Over plain http everybody on the way could take the session. */
 export const refuseOpenly = (request: FastifyRequest): void => {
-  if (isSecure(request) || loopback.test(request.host)) return
+  if (isSecure(request) || isLoopbackHost(request.host)) return
   throw badRequest(
     'Open the console over https (behind a proxy, name it in SLIPWAY_TRUSTED_PROXIES) or at the address of its own machine.',
     undefined,
@@ -121,7 +121,7 @@ interface Cached {
   readMs: number
 }
 
-const createRows = (database: Database, clock: Clock) => {
+const createRows = (database: Database, clock: Clock, inTurn: Lookups) => {
   const cache = new Map<string, Cached>()
   let generation = 0
   return {
@@ -129,12 +129,12 @@ const createRows = (database: Database, clock: Clock) => {
       generation += 1
       cache.clear()
     },
-    async read(hash: Buffer): Promise<SessionRow | null> {
+    async read(hash: Buffer, address: string): Promise<SessionRow | null> {
       const name = hash.toString('base64')
       const cached = cache.get(name)
       if (cached !== undefined && clock.monotonicMs() - cached.readMs < cacheMs) return cached.row
       const started = generation
-      const row = await readSession(database, hash)
+      const row = await inTurn(address, () => readSession(database, hash))
       if (cache.size >= cacheSize) cache.clear()
       if (row === null) cache.delete(name)
       else if (started === generation) cache.set(name, { row, readMs: clock.monotonicMs() })
@@ -150,11 +150,11 @@ export const createSessions = async (
   count: (principal: Principal, reply: FastifyReply) => void,
   audit: SignInAudit,
 ): Promise<Sessions> => {
-  const rows = createRows(database, clock)
+  const rows = createRows(database, clock, authenticator.inTurn)
   const stop = await database.listen('slipway_token', rows.clear)
 
   const authenticate = async ({ cookie, key }: Halves, address: string): Promise<Principal> => {
-    const row = await rows.read(hashOfSecret(cookie))
+    const row = await rows.read(hashOfSecret(cookie), address)
     if (row === null || row.expiresAt.getTime() <= clock.now().getTime()) throw unauthorized()
     if (!timingSafeEqual(row.keyHash, hashOfSecret(key))) throw unauthorized()
     return authenticator.authenticateGrant(grantIn(row), address)
@@ -178,7 +178,8 @@ export const createSessions = async (
       return opened
     },
     async openByCode(request, reply, code) {
-      const tokenHash = secretForm.test(code) ? await takeCode(database, code) : null
+      const take = () => authenticator.inTurn(request.ip, () => takeCode(database, code))
+      const tokenHash = secretForm.test(code) ? await take() : null
       if (tokenHash === null)
         throw new ApiError(
           401,
@@ -194,7 +195,7 @@ export const createSessions = async (
     },
     async close(request, reply) {
       const halves = halvesOf(request)
-      const row = halves === null ? null : await rows.read(hashOfSecret(halves.cookie))
+      const row = halves === null ? null : await rows.read(hashOfSecret(halves.cookie), request.ip)
       if (row === null || !timingSafeEqual(row.keyHash, hashOfSecret(halves!.key))) throw unauthorized()
       // Its token may have been revoked meanwhile: then the session ends all the same.
       const principal = await authenticator.authenticateGrant(grantIn(row), request.ip).catch(() => null)

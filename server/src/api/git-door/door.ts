@@ -248,7 +248,7 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
       scope.addContentTypeParser(`application/x-git-${kind}-pack-request`, (_request, _payload, done) => done(null))
     scope.setErrorHandler((error, request, reply) => answerError(parts, error, request, reply))
     const onRequest = (request: FastifyRequest, reply: FastifyReply) => enter(door, request, reply)
-    const config = { takesPasswords: true, isLong: true }
+    const config = { takesPasswords: true, isLong: true, authenticates: true }
     scope.get(`${gitPath}/:repository/info/refs`, {
       exposeHeadRoute: false,
       config,

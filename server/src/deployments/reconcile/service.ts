@@ -18,6 +18,7 @@ import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
 interface DesiredService extends Known {
   environmentId: string
+  organizationId: string
   releaseId: string | null
   revision: string | null
   /** Of the current release. */
@@ -43,6 +44,7 @@ interface FoundService {
 }
 
 const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
+    (select n.organization_id from node n where n.id = s.service_id) as "organizationId",
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     coalesce(s.scale, (r.workload ->> 'instances')::int, 0) as instances, s.scale, s.scaling, s.wake_error as "wakeError",
     coalesce((s.wake_error ->> 'at')::timestamptz > clock_timestamp() - interval '30 seconds', false) as "hasFailed",

@@ -1,55 +1,28 @@
 /**
- * Who may pass with which password (basic authentication). Promises: a name that is unknown takes as long as a wrong
- * password; what was compared before is not compared again; a flood of attempts at one service is cut off, and never
- * holds up requests of others, because slow hashes are compared in a thread.
+ * Who may come in with a name and a password. One set for a service, whatever hosts it has. Promises that what was right
+ * once passes at once, however many wrong ones are tried, and that one client can try only so many.
  */
 import { createHash } from 'node:crypto'
-import { Worker } from 'node:worker_threads'
+import { createLimiter } from '../../lib/concurrency/limiter.ts'
+import { clientOf } from '../../lib/net/client-network.ts'
+import { type Clock, systemClock } from '../../lib/time/clock.ts'
+import type { Comparisons } from './comparisons.ts'
 import type { User } from './htpasswd.ts'
-import type { Question } from './password-thread.ts'
 import { isSlow, matches } from './passwords.ts'
 
-/** True: come in; false: not with this; null: too many others are being compared. */
-export type Verdict = boolean | null
+/** `busy`: too many others are being compared; `tried`: this client was wrong too often. */
+export type Verdict = 'right' | 'wrong' | 'busy' | 'tried'
 
 export interface Logins {
-  check(authorization: string | undefined): Verdict | Promise<Verdict>
+  /** `address`: of the client, as far as it is known. */
+  check(authorization: string | undefined, address: string): Verdict | Promise<Verdict>
 }
 
-const program = new URL('./password-thread.ts', import.meta.url)
-const mostWaiting = 8
 const mostRemembered = 1000
 const mostPasswordBytes = 1024
-
-let thread: Worker | undefined
-let lastId = 0
-const asked = new Map<number, (isRight: Verdict) => void>()
-
-const startThread = (): Worker => {
-  const worker = new Worker(program, { env: {}, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: 32 } })
-  worker.on('message', ({ id, isRight }: { id: number; isRight: boolean }) => {
-    asked.get(id)?.(isRight)
-    asked.delete(id)
-  })
-  worker.on('error', () => {})
-  worker.on('exit', () => {
-    thread = undefined
-    for (const settle of asked.values()) settle(null)
-    asked.clear()
-  })
-  // It must not keep the process alive; a listener added later would.
-  worker.unref()
-  return worker
-}
-
-const askThread = async (hash: string, password: string): Promise<Verdict> => {
-  const { promise, resolve } = Promise.withResolvers<Verdict>()
-  thread ??= startThread()
-  const question: Question = { id: ++lastId, hash, password }
-  asked.set(question.id, resolve)
-  thread.postMessage(question)
-  return promise
-}
+/** Wrong ones of one client at one service, a minute. */
+const mostWrong = 30
+const mostClients = 2000
 
 const readBasic = (header: string): { name: string; password: string } | null => {
   const match = /^basic +([A-Za-z0-9+/=]+) *$/i.exec(header)
@@ -59,45 +32,62 @@ const readBasic = (header: string): { name: string; password: string } | null =>
   return at < 0 ? null : { name: text.slice(0, at), password: text.slice(at + 1) }
 }
 
-export const createLogins = (users: readonly User[]): Logins => {
+/** The last ones. */
+const createMemory = () => {
+  const keys = new Set<string>()
+  return {
+    has: (key: string): boolean => keys.has(key),
+    add(key: string): void {
+      const [oldest] = keys.size < mostRemembered ? [] : keys
+      if (oldest !== undefined) keys.delete(oldest)
+      keys.add(key)
+    },
+  }
+}
+
+export const createLogins = (
+  serviceId: string,
+  users: readonly User[],
+  comparisons: Comparisons,
+  clock: Pick<Clock, 'monotonicMs'> = systemClock,
+): Logins => {
   const byName = new Map(users.map(({ name, hash }) => [name, hash]))
   const someHash = users[0]?.hash ?? ''
-  const remembered = new Map<string, Verdict | Promise<Verdict>>()
-  let waiting = 0
+  // Apart: wrong ones, which anybody can make up, put no right one out.
+  const [right, wrong] = [createMemory(), createMemory()]
+  const underWay = new Map<string, Promise<Verdict>>()
+  const failures = createLimiter(mostWrong, clock, mostClients)
 
-  const remember = (key: string, verdict: Verdict | Promise<Verdict>): void => {
-    const [oldest] = remembered.keys()
-    if (remembered.size >= mostRemembered && !remembered.has(key)) remembered.delete(oldest!)
-    remembered.set(key, verdict)
-  }
-
-  const compareSlowly = async (key: string, hash: string, password: string, isKnown: boolean): Promise<Verdict> => {
-    waiting++
-    const isRight = await askThread(hash, password).catch(() => null)
-    waiting--
-    const verdict = isRight === null ? null : isRight && isKnown
-    if (verdict === null) remembered.delete(key)
-    else remember(key, verdict)
+  const compare = async (key: string, hash: string, password: string, isKnown: boolean): Promise<Verdict> => {
+    const isRight = await comparisons.compare(serviceId, hash, password).catch(() => null)
+    underWay.delete(key)
+    if (isRight === null) return 'busy'
+    const verdict = isRight && isKnown ? 'right' : 'wrong'
+    const memory = verdict === 'right' ? right : wrong
+    memory.add(key)
     return verdict
   }
 
   return {
-    check(authorization) {
+    check(authorization, address) {
       const sent = authorization === undefined ? null : readBasic(authorization)
-      if (sent === null || sent.password.length > mostPasswordBytes) return false
-      const key = createHash('sha256').update(authorization!).digest('base64')
-      const before = remembered.get(key)
-      if (before !== undefined) return before
+      if (sent === null || sent.password.length > mostPasswordBytes) return 'wrong'
       const known = byName.get(sent.name)
       const hash = known ?? someHash
-      if (!isSlow(hash)) {
-        const isRight = matches(hash, sent.password)
-        return isRight && known !== undefined
-      }
-      if (waiting >= mostWaiting) return null
-      const verdict = compareSlowly(key, hash, sent.password, known !== undefined)
-      remember(key, verdict)
-      return verdict
+      if (!isSlow(hash)) return matches(hash, sent.password) && known !== undefined ? 'right' : 'wrong'
+      const key = createHash('sha256').update(authorization!).digest('base64')
+      if (right.has(key)) return 'right'
+      if (wrong.has(key)) return 'wrong'
+      const asked = underWay.get(key)
+      if (asked !== undefined) return asked
+      const client = clientOf(address)
+      if (!failures.take(client).admitted) return 'tried'
+      const verdict = compare(key, hash, sent.password, known !== undefined)
+      underWay.set(key, verdict)
+      return verdict.then((settled) => {
+        if (settled !== 'wrong') failures.give(client)
+        return settled
+      })
     },
   }
 }

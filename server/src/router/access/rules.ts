@@ -1,6 +1,7 @@
 /** A policy, ready to be applied: made once for each, and shared by all requests. */
 import { createHmac } from 'node:crypto'
 import { mostHeaderBytes, type Policy, type RetryPolicy, usual } from '../policy.ts'
+import type { Comparisons } from './comparisons.ts'
 import { type Cors, createCors } from './cors.ts'
 import { parseUsers } from './htpasswd.ts'
 import { createLogins, type Logins } from './logins.ts'
@@ -48,12 +49,7 @@ const silencesOf = ({ readMs, sendMs, clientMs, grpcReadMs, grpcSendMs }: Limits
 const usualRules: Rules = { ...usual, ...nothing, ...silencesOf(usual) }
 
 /** Nobody: lines that cannot be read must not open what they protect. */
-const noUsers: Logins = { check: () => false }
-
-const loginsOf = (lines: readonly string[]): Logins => {
-  const users = parseUsers(lines.join('\n'))
-  return typeof users === 'string' ? noUsers : createLogins(users)
-}
+const noUsers: Logins = { check: () => 'wrong' }
 
 const limitsOf = (policy: Policy): Limits => {
   const set = Object.keys(usual).map((name) => [name, policy[name as keyof Limits] ?? usual[name as keyof Limits]])
@@ -63,14 +59,16 @@ const limitsOf = (policy: Policy): Limits => {
   return { ...limits, idleMs, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
 }
 
-const compile = (policy: Policy): Rules => {
+type LoginsFor = (serviceId: string, lines: readonly string[]) => Logins
+
+const compile = (policy: Policy, serviceId: string, loginsFor: LoginsFor): Rules => {
   const limits = limitsOf(policy)
   const rules = {
     ...nothing,
     ...limits,
     ...silencesOf(limits),
     mayReach: mayReach(policy.allow, policy.deny),
-    logins: policy.users === undefined ? null : loginsOf(policy.users),
+    logins: policy.users === undefined ? null : loginsFor(serviceId, policy.users),
     cors: policy.cors === undefined ? null : createCors(policy.cors),
     headers: Object.entries(policy.headers ?? {}).flatMap(([name, value]) => [name.toLowerCase(), value]),
     sticky: policy.sticky === true,
@@ -80,14 +78,41 @@ const compile = (policy: Policy): Rules => {
   return { ...rules, isPlain: list === null && logins === null && cors === null && headers.length === 0 && !sticky }
 }
 
-// Passwords that were compared are remembered as long as the same route stays in the table.
-const compiled = new WeakMap<Policy, Rules>()
+export interface Rulebook {
+  rulesOf(policy: Policy | undefined, serviceId: string): Rules
+  /** Forgets the logins that nothing has asked for since the call before: those that are in no route any more. */
+  tidy(): void
+}
 
-export const rulesOf = (policy: Policy | undefined): Rules => {
-  if (policy === undefined) return usualRules
-  const rules = compiled.get(policy) ?? compile(policy)
-  compiled.set(policy, rules)
-  return rules
+/** Rules of a table. All hosts of a service have one set of logins, and keep it while its users stay the same. */
+export const createRulebook = (comparisons: Comparisons): Rulebook => {
+  const compiled = new WeakMap<Policy, Rules>()
+  let logins = new Map<string, Logins>()
+  let inUse = new Map<string, Logins>()
+  const keyOf = (serviceId: string, lines: readonly string[]): string => [serviceId, ...lines].join('\n')
+  const loginsFor: LoginsFor = (serviceId, lines) => {
+    const found = logins.get(keyOf(serviceId, lines))
+    if (found !== undefined) return found
+    const users = parseUsers(lines.join('\n'))
+    return typeof users === 'string' ? noUsers : createLogins(serviceId, users, comparisons)
+  }
+  return {
+    rulesOf(policy, serviceId) {
+      if (policy === undefined) return usualRules
+      const rules = compiled.get(policy) ?? compile(policy, serviceId, loginsFor)
+      compiled.set(policy, rules)
+      if (rules.logins !== null) {
+        const key = keyOf(serviceId, policy.users!)
+        logins.set(key, rules.logins)
+        inUse.set(key, rules.logins)
+      }
+      return rules
+    },
+    tidy() {
+      logins = inUse
+      inUse = new Map()
+    },
+  }
 }
 
 const stickyCookie = 'SLIPWAY_INSTANCE'

@@ -113,6 +113,20 @@ test('places are few: past the limits there is none, and the largest crowd gives
   assert.equal(said.at(-1), 'a1 waking')
 })
 
+test('an organization with many services that sleep leaves places to one with few', async () => {
+  const holds = createHolds(assert.fail, { ...usualHoldLimits, total: 12 })
+  const crowded: string[] = []
+  const take = (serviceId: string, party: string): boolean =>
+    holds.take(serviceId, 1, { resume: assert.fail, refuse: () => crowded.push(party) }, party) !== null
+  for (let service = 0; service < 12; service += 1) assert.ok(take(`b${service}`, 'b'))
+  for (let count = 0; count < 6; count += 1) assert.ok(take('a', 'a'))
+  assert.ok(!take('a', 'a'), 'it has as much as the other one')
+  await until(() => crowded.length === 6)
+  assert.deepEqual(new Set(crowded), new Set(['b']))
+  holds.end()
+  await until(() => crowded.length === 18)
+})
+
 test('what waits never takes more memory than its limit, however small those are who make room', async () => {
   const holds = createHolds(assert.fail, { ...usualHoldLimits, bytes: 100 })
   const crowded: string[] = []

@@ -22,8 +22,8 @@ export interface Place {
 }
 
 export interface Holds {
-  /** Null if there is no place. `bytes`: about what it keeps in memory. */
-  take(serviceId: string, bytes: number, waiting: Waiting): Place | null
+  /** Null if there is no place. `bytes`: about what it keeps in memory; `party`: with whom its service shares places. */
+  take(serviceId: string, bytes: number, waiting: Waiting, party?: string): Place | null
   /** The table has changed: what waits for a service that does not sleep any more goes on. */
   settle(routes: readonly AnyRoute[]): void
   /** `tell` hears of each service that requests wait for: at once, and again as long as they do. */
@@ -69,6 +69,7 @@ interface Held extends Place {
 
 interface Crowd {
   serviceId: string
+  party: string
   held: Set<Held>
   bytes: number
   unanswered: number
@@ -100,6 +101,36 @@ const createTurns = (report: (message: string) => void): ((turn: () => void) => 
     turns.push(turn)
     schedule()
   }
+}
+
+/** What there is too little of: how much a crowd has of it, and one that waits. */
+interface Measure {
+  has(crowd: Crowd): number
+  of(each: Pick<Held, 'bytes'>): number
+}
+
+const counted: Measure = { has: ({ held }) => held.size, of: () => 1 }
+const weighed: Measure = { has: ({ bytes }) => bytes, of: ({ bytes }) => bytes }
+
+/**
+ * Which crowd makes room for one more of `crowd`: the largest one of the party that has the most, if that still leaves
+ * the party as much as the other one will have. Among crowds of one party it is the same. Null: none.
+ */
+const giverFor = (
+  crowds: ReadonlyMap<string, Crowd>,
+  crowd: Crowd,
+  bytes: number,
+  { has, of }: Measure,
+): Crowd | null => {
+  const shares = new Map([[crowd.party, 0]])
+  for (const each of crowds.values()) shares.set(each.party, (shares.get(each.party) ?? 0) + has(each))
+  const [party, share] = [...shares].reduce((a, b) => (b[1] > a[1] ? b : a))
+  const isOwn = party === crowd.party
+  const rivals = [...crowds.values()].filter((each) => each.party === party)
+  const largest = rivals.reduce((a, b) => (has(b) > has(a) ? b : a), isOwn ? crowd : rivals[0]!)
+  const last = [...largest.held].at(-1)
+  const [given, taken] = isOwn ? [has(largest), has(crowd)] : [share, shares.get(crowd.party)!]
+  return last === undefined || given - of(last) < taken + of({ bytes }) ? null : largest
 }
 
 export const createHolds = (report: (message: string) => void, limits = usualHoldLimits): Holds => {
@@ -154,21 +185,17 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     }
   }
 
-  const counted = { has: ({ held }: Crowd): number => held.size, of: (): number => 1 }
-  const weighed = { has: (crowd: Crowd): number => crowd.bytes, of: (each: Pick<Held, 'bytes'>): number => each.bytes }
-  /** Whoever has the most of what there is too little of makes room, for those who will still have less. */
   const makeRoom = (crowd: Crowd, size: number): boolean => {
     while (total >= limits.total || bytes + size > limits.bytes) {
-      const { has, of } = total >= limits.total ? counted : weighed
-      const largest = [...crowds.values()].reduce((a, b) => (has(b) > has(a) ? b : a), crowd)
-      const last = [...largest.held].at(-1)
-      if (last === undefined || has(largest) - of(last) < has(crowd) + of({ bytes: size })) return false
-      refuse(largest, last, 'crowded')
+      const measure = total >= limits.total ? counted : weighed
+      const largest = giverFor(crowds, crowd, size, measure)
+      if (largest === null) return false
+      refuse(largest, [...largest.held].at(-1)!, 'crowded')
     }
     return true
   }
-  const crowdOf = (serviceId: string): Crowd => {
-    const crowd = crowds.get(serviceId) ?? { serviceId, held: new Set(), bytes: 0, unanswered: 0, isOpen: false }
+  const crowdOf = (serviceId: string, party: string): Crowd => {
+    const crowd = crowds.get(serviceId) ?? { serviceId, party, held: new Set(), bytes: 0, unanswered: 0, isOpen: false }
     crowds.set(serviceId, crowd)
     // Whoever comes has seen that it sleeps.
     crowd.isOpen = false
@@ -176,8 +203,8 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
   }
 
   return {
-    take(serviceId, size, waiting) {
-      const crowd = crowdOf(serviceId)
+    take(serviceId, size, waiting, party = serviceId) {
+      const crowd = crowdOf(serviceId, party)
       if (crowd.held.size >= limits.perService || size > limits.bytes || !makeRoom(crowd, size)) {
         forgetIfEmpty(crowd)
         return null

@@ -1,6 +1,7 @@
 /** What a service's rules say of a request before anything of it is forwarded: who may ask, and with which password. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { isPreflight, variesByOrigin } from '../access/cors.ts'
+import type { Verdict } from '../access/logins.ts'
 import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
 import { clientAddress, type IsTrusted } from '../access/sources.ts'
 import type { HostEntry } from '../table/live-table.ts'
@@ -8,7 +9,7 @@ import { isSuspect, pick, type Upstream } from '../table/upstreams.ts'
 import type { PageName } from './pages.ts'
 
 /** `preflight`: the browser is answered here, because it sends no login with it. */
-export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy'>
+export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy' | 'tried'>
 
 interface Asker {
   /** Of the socket. */
@@ -17,23 +18,20 @@ interface Asker {
   headers: IncomingHttpHeaders
 }
 
-const words = new Map<boolean | null, Admission>([
-  [true, 'pass'],
-  [false, 'unauthorized'],
-  [null, 'busy'],
-])
+const words: Record<Verdict, Admission> = { right: 'pass', wrong: 'unauthorized', busy: 'busy', tried: 'tried' }
 
 /** Nobody gets past a list or a password because of an error here. */
 export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admission | Promise<Admission> => {
   const { mayReach, logins, cors } = rules
   const { peer, method, headers } = asker
-  if (mayReach !== null && !mayReach(clientAddress(peer, headers['x-forwarded-for'], isTrusted))) return 'forbidden'
+  const address = (): string | null => clientAddress(peer, headers['x-forwarded-for'], isTrusted)
+  if (mayReach !== null && !mayReach(address())) return 'forbidden'
   if (cors !== null && isPreflight(method, headers) && cors(headers.origin) !== null) return 'preflight'
   if (logins === null) return 'pass'
-  const verdict = logins.check(headers.authorization)
-  if (!(verdict instanceof Promise)) return words.get(verdict)!
+  const verdict = logins.check(headers.authorization, address() ?? '')
+  if (!(verdict instanceof Promise)) return words[verdict]
   return verdict.then(
-    (settled) => words.get(settled)!,
+    (settled) => words[settled],
     () => 'busy',
   )
 }

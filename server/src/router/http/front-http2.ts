@@ -1,6 +1,7 @@
 /** The HTTP/2 half of the listener: connections that began with the preface, their limits and shutdown. */
-import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2'
+import { constants, createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
+import type { Holding } from '../shares.ts'
 import type { Traffic } from '../table/traffic.ts'
 import { forwardStream } from './http2-exchange.ts'
 import { allowUsualSilence, endSilence } from './silence.ts'
@@ -20,14 +21,16 @@ export interface Http2Limits {
 }
 
 export interface Http2Front {
-  /** Takes a connection whose first bytes were put back. */
-  accept(socket: Socket): void
+  /** Takes a connection whose first bytes were put back; `holding` is its share of the router. */
+  accept(socket: Socket, holding: Holding): void
   /** Tells clients to open no more streams here. Those already on their way are served. */
   close(): void
   end(): void
   /** Open connections. */
   clients(): number
 }
+
+const { NGHTTP2_ENHANCE_YOUR_CALM } = constants
 
 const megabytesPerSession = 64
 const mostHeaders = 200
@@ -79,12 +82,31 @@ const sendGoaway = (session: ServerHttp2Session): void => {
   if (!session.ping(close)) close()
 }
 
+/** Each stream takes a descriptor of its target; its connection is the share of whoever it asked last. */
+const streamHolder = ({ shares }: Traffic, stream: ServerHttp2Stream, session: Holding | undefined) => {
+  let own: Holding | undefined
+  return (party: string): void => {
+    if (session !== undefined) shares.move(session, party)
+    if (own !== undefined) {
+      shares.move(own, party)
+      return
+    }
+    const holding = shares.enter({ isIdle: false, giveUp: () => stream.close(NGHTTP2_ENHANCE_YOUR_CALM) }, 1, party)
+    own = holding
+    stream.once('close', () => shares.leave(holding))
+  }
+}
+
 export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave: () => void): Http2Front => {
   const server = createHttp2Server(limits)
   const sessions = new Set<ServerHttp2Session>()
+  const holdings = new WeakMap<ServerHttp2Session, Holding>()
+  /** Of the connection whose session begins. */
+  let arriving: Holding | null = null
 
   server.on('session', (session) => {
     sessions.add(session)
+    if (arriving !== null) holdings.set(session, arriving)
     session.once('close', () => sessions.delete(session))
     session.on('error', () => {})
     watchSilence(session, limits)
@@ -98,18 +120,26 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
     traffic.counts.requests++
     traffic.counts.inFlight++
     stream.once('close', onLeave)
-    forwardStream(traffic, stream, headers, received)
+    forwardStream(
+      traffic,
+      stream,
+      headers,
+      received,
+      streamHolder(traffic, stream, holdings.get(stream.session as ServerHttp2Session)),
+    )
   })
 
   return {
-    accept(socket) {
+    accept(socket, holding) {
       socket.setTimeout(0)
       socket.setNoDelay(true)
       socket.setKeepAlive(true, aliveProbeMs)
       // The server it came from lets a half of HTTP/1.1 connections end first. Here whoever ends has gone: streams that
       // it did not reset would stay until the silence is too long.
       socket.once('end', () => socket.destroySoon())
+      arriving = holding
       server.emit('connection', socket)
+      arriving = null
     },
     close: () => sessions.forEach(sendGoaway),
     end() {

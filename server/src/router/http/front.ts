@@ -6,6 +6,7 @@ import { Http1Client } from '../http1/client.ts'
 import type { ClientLimits, ClientOwner } from '../http1/owner.ts'
 import { createSweep, type Sweep } from '../http1/sweep.ts'
 import { usual } from '../policy.ts'
+import type { Holder, Holding } from '../shares.ts'
 import type { Traffic } from '../table/traffic.ts'
 import { judgeTls } from '../tls/guard.ts'
 import { createHttp2Front, type Http2Front, type Http2Limits } from './front-http2.ts'
@@ -71,6 +72,19 @@ const serve = (traffic: Traffic, client: Http1Client) => {
   forward(traffic, client)
 }
 
+/** What a connection takes of the router until it is closed: a descriptor, and another one of its target. */
+const holdOf = ({ shares }: Traffic, socket: Socket, isIdle: () => boolean): Holding => {
+  const holder: Holder = {
+    get isIdle() {
+      return isIdle()
+    },
+    giveUp: () => void socket.destroy(),
+  }
+  const holding = shares.enter(holder, 2)
+  socket.once('close', () => shares.leave(holding))
+  return holding
+}
+
 const createOwner = (
   traffic: Traffic,
   limits: Limits,
@@ -81,9 +95,9 @@ const createOwner = (
   traffic,
   limits,
   serve: (client) => serve(traffic, client),
-  onPreface(_client, socket, bytes) {
+  onPreface({ holding }, socket, bytes) {
     socket.unshift(bytes)
-    http2.accept(socket)
+    http2.accept(socket, holding)
   },
   onUpgrade(client, socket, bytes) {
     upgraded.add(socket)
@@ -107,13 +121,23 @@ export const createFront = (traffic: Traffic, limits = defaultLimits): Front => 
     onLeave()
   })
   const owner = createOwner(traffic, limits, clients, http2, { upgraded, onLeave })
-  const open = (socket: Socket) => clients.add(new Http1Client(owner, socket))
+  const open = (socket: Socket): void => {
+    // It may be the one that makes room for itself.
+    let client: Http1Client | undefined
+    const holding = holdOf(traffic, socket, () => client === undefined || client.isIdle)
+    client = new Http1Client(owner, socket, holding)
+    clients.add(client)
+  }
   const server = createServer({ allowHalfOpen: true, noDelay: true }, open)
 
   return {
     accept(socket, isHttp2) {
       socket.on('error', () => socket.destroy())
-      if (isHttp2) http2.accept(socket)
+      if (isHttp2)
+        http2.accept(
+          socket,
+          holdOf(traffic, socket, () => false),
+        )
       else open(socket)
     },
     async listen(host, port) {

@@ -15,6 +15,7 @@ const statuses: Partial<Record<PageName, number>> = {
   elsewhere: 12,
   forbidden: 7,
   unauthorized: 16,
+  tried: 8,
   silent: 4,
 }
 

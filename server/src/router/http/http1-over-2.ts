@@ -82,6 +82,8 @@ interface Parts {
   request: StreamRequest
   /** What every response has, unless it says it itself. */
   added: readonly string[]
+  /** Says whose share of the router the stream takes. */
+  belongTo: (party: string) => void
 }
 
 class StreamInbound implements Inbound {
@@ -136,6 +138,10 @@ class StreamInbound implements Inbound {
     const lines = linesOf([...['connection', 'keep-alive'], ...passedToTarget(raw, undefined), ...forwarded])
     const framing = this.headers['content-length'] === undefined ? framingOf(this.method, this.bodyLength) : ''
     return `${this.method} ${path} HTTP/1.1\r\n${lines}${framing}\r\n`
+  }
+
+  belongTo(party: string): void {
+    this.parts.belongTo(party)
   }
 
   answerBy(answerer: Answerer): void {
@@ -272,9 +278,10 @@ export const forwardAsHttp1 = (
   received: readonly string[],
   request: StreamRequest,
   added: readonly string[],
+  belongTo: Parts['belongTo'],
 ): void => {
   const raw = rawHeadersOf(received, request, headers.cookie)
-  const inbound = new StreamInbound({ traffic, stream, headers, raw, request, added })
+  const inbound = new StreamInbound({ traffic, stream, headers, raw, request, added, belongTo })
   if (isPlain(request, raw)) forward(traffic, inbound)
   else inbound.sendPage('malformed', [])
 }

@@ -9,6 +9,7 @@ import {
 } from 'node:http2'
 import type { Rules } from '../access/rules.ts'
 import { heldBytes, type Place } from '../hold/holds.ts'
+import { partyOf } from '../router.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
@@ -68,6 +69,7 @@ class StreamExchange {
   private readonly client: ServerHttp2Stream
   private readonly headers: IncomingHttpHeaders
   private readonly request: StreamRequest
+  private readonly belongTo: (party: string) => void
   private readonly tried = new Set<Upstream>()
   private attempts = 0
   private far: ClientHttp2Stream | undefined
@@ -81,11 +83,18 @@ class StreamExchange {
   private readonly whole = new Timer()
   private readonly unread = new Timer()
 
-  constructor(traffic: Traffic, client: ServerHttp2Stream, headers: IncomingHttpHeaders, request: StreamRequest) {
+  constructor(
+    traffic: Traffic,
+    client: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    request: StreamRequest,
+    belongTo: (party: string) => void,
+  ) {
     this.traffic = traffic
     this.client = client
     this.headers = headers
     this.request = request
+    this.belongTo = belongTo
     client.on('wantTrailers', () => this.sendTrailers())
     client.once('close', () => this.leave())
   }
@@ -101,10 +110,13 @@ class StreamExchange {
   }
 
   attempt() {
-    if (this.client.destroyed || this.isLate) return
+    const { client } = this
+    if (client.destroyed || this.isLate) return
     const entry = findServing(this.traffic, this.request.host, this.request.path, 'GRPC')
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
+    this.belongTo(partyOf(entry.route))
+    if (client.closed) return
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
     if (entry.route.state === 'asleep') return this.hold(entry)
     const upstream = pickFor(entry, undefined, this.tried)
@@ -138,7 +150,7 @@ class StreamExchange {
     const said = Object.entries(headers).flat().join('').length
     const bytes = heldBytes(said, client.endAfterHeaders ? 0 : Number(headers['content-length'] ?? -1) || 0)
     const waiting = { resume: () => this.attempt(), refuse: (page: PageName) => this.answer(page) }
-    this.place = this.traffic.holds.take(route.serviceId, bytes, waiting)
+    this.place = this.traffic.holds.take(route.serviceId, bytes, waiting, partyOf(route))
     if (this.place === null) this.answer('crowded')
   }
 
@@ -306,12 +318,13 @@ const isAskedAsHttp1 = ({ table }: Traffic, { host, path }: StreamRequest): bool
   return entry === undefined || entry === null || entry === 'elsewhere' || entry.route.protocol === 'HTTP'
 }
 
-/** `received`: the same headers, in their order. */
+/** `received`: the same headers, in their order; `belongTo` says whose share of the router the stream takes. */
 export const forwardStream = (
   traffic: Traffic,
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   received: readonly string[],
+  belongTo: (party: string) => void,
 ) => {
   stream.on('error', ignore)
   const request = readStreamRequest(headers)
@@ -323,9 +336,9 @@ export const forwardStream = (
     return sendStreamPage(stream, headers, verdict.kind === 'unanswered' ? 'unasked' : 'misdirected', request.host)
   if (isEncrypted(socket) && isAskedAsHttp1(traffic, request)) {
     if (!request.path.startsWith('/')) return sendStreamPage(stream, headers, 'malformed', request.host)
-    return forwardAsHttp1(traffic, stream, headers, received, request, hstsHeader(traffic, socket))
+    return forwardAsHttp1(traffic, stream, headers, received, request, hstsHeader(traffic, socket), belongTo)
   }
   // Whether to send the body is between the client and the target; without this the client would wait.
   if (headers.expect === '100-continue') stream.additionalHeaders({ ':status': 100 })
-  new StreamExchange(traffic, stream, headers, request).attempt()
+  new StreamExchange(traffic, stream, headers, request, belongTo).attempt()
 }

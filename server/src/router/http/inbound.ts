@@ -37,6 +37,8 @@ export interface Inbound extends Origin {
   readonly isHeadSent: boolean
   /** The head for the target, as text. */
   headForTarget(path: string): string
+  /** Whose share of the router the request takes. */
+  belongTo(party: string): void
   /** From now on this one is told what becomes of the client. */
   answerBy(answerer: Answerer): void
   /** How long nothing may move in the middle of this request; 0: as usual; `Infinity`: for ever. */

@@ -19,6 +19,7 @@ export type PageName =
   | 'forbidden'
   | 'unauthorized'
   | 'busy'
+  | 'tried'
   | 'tooLarge'
   | 'headers'
   | 'misdirected'
@@ -60,6 +61,11 @@ const words: Record<PageName, Words> = {
     status: 503,
     message: (host) => `Too many logins at ${host} are being checked: try again in a moment.`,
     retryAfterSeconds: 2,
+  },
+  tried: {
+    status: 429,
+    message: (host) => `Too many wrong passwords at ${host} came from your address: try again in a moment.`,
+    retryAfterSeconds: 10,
   },
   tooLarge: {
     status: 413,

@@ -4,6 +4,7 @@ import { heldBytes, type Place } from '../hold/holds.ts'
 import type { ResponseHead } from '../http1/response-head.ts'
 import type { TargetConnection, TargetUser } from '../http1/target.ts'
 import { usual } from '../policy.ts'
+import { partyOf } from '../router.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence, checkPresence } from '../table/presence.ts'
@@ -62,6 +63,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     const entry = findServing(traffic, inbound.host, inbound.path, 'HTTP')
     if (typeof entry === 'string') return this.answer(entry)
     this.entry = entry
+    inbound.belongTo(partyOf(entry.route))
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
     if (entry.route.state === 'asleep') return this.hold(entry)
     const upstream = pickFor(entry, entry.byCookie === null ? undefined : inbound.headers.cookie, this.tried)
@@ -112,7 +114,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
       this.attempt()
     }
     const waiting = { resume, refuse: (page: PageName) => this.answer(page) }
-    this.place = this.traffic.holds.take(route.serviceId, heldBytes(headBytes, bodyLength), waiting)
+    this.place = this.traffic.holds.take(route.serviceId, heldBytes(headBytes, bodyLength), waiting, partyOf(route))
     if (this.place === null) this.answer('crowded')
   }
 

@@ -2,9 +2,10 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Rules } from '../access/rules.ts'
-import { heldBytes } from '../hold/holds.ts'
+import { heldBytes, type Waiting } from '../hold/holds.ts'
 import type { Http1Client } from '../http1/client.ts'
 import { join } from '../ports/join.ts'
+import { partyOf } from '../router.ts'
 import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
 import { absence } from '../table/presence.ts'
@@ -115,6 +116,7 @@ const shake = (handshake: Handshake) => {
   if (client.destroyed) return
   const entry = findServing(traffic, req.host, req.path, 'HTTP')
   if (typeof entry === 'string') return refuse(req, entry)
+  req.belongTo(partyOf(entry.route))
   if (handshake.admittedBy !== entry.rules) return void enter(handshake, entry.rules)
   if (entry.route.state === 'asleep') return hold(handshake, entry)
   const upstream = pickFor(entry, req.headers.cookie, null)
@@ -172,10 +174,11 @@ const hold = (handshake: Handshake, { route }: HostEntry) => {
     place?.leave()
     then()
   }
-  const place = traffic.holds.take(route.serviceId, heldBytes(req.headBytes, 0), {
+  const waiting: Waiting = {
     resume: goOn(() => shake(handshake)),
     refuse: (page) => goOn(() => refuse(req, page))(),
-  })
+  }
+  const place = traffic.holds.take(route.serviceId, heldBytes(req.headBytes, 0), waiting, partyOf(route))
   if (place === null) return refuse(req, 'crowded')
   client.on('readable', look).once('end', leave).once('close', leave)
 }

@@ -22,8 +22,9 @@ test('an error of ours ends the connection that it came on, and leaves nothing o
     onLeave: () => {},
     onGone: (client) => void gone.push(client),
   }
+  const holding = traffic.shares.enter({ isIdle: true, giveUp: () => {} }, 2)
   const socket = new Duplex({ read() {}, write: (_bytes, _coding, done) => done() })
-  const client = new Http1Client(owner, standIn<Socket>(socket))
+  const client = new Http1Client(owner, standIn<Socket>(socket), holding)
   const request = Buffer.from('GET / HTTP/1.1\r\nHost: a.localhost\r\n\r\n')
   assert.throws(() => socket.emit('data', request), /a fault/)
   assert.ok(socket.destroyed)

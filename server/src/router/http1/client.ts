@@ -10,6 +10,7 @@ import type { Answerer, Inbound, RequestSink } from '../http/inbound.ts'
 import { type PageName, renderPage } from '../http/pages.ts'
 import { silenceFor } from '../http/silence.ts'
 import { usual } from '../policy.ts'
+import type { Holding } from '../shares.ts'
 import { hstsHeader, isEncrypted } from '../tls/guard.ts'
 import { BodyReader } from './body.ts'
 import { carriageReturn, lineFeed } from './characters.ts'
@@ -55,6 +56,8 @@ export class Http1Client implements Inbound, Limited {
   readonly peer: string
   readonly isEncrypted: boolean
   readonly socket: Socket
+  /** Its share of the router, for as long as the socket is open. */
+  readonly holding: Holding
   readonly head = new RequestHead()
   private readonly owner: ClientOwner
   private readonly outlet: Outlet
@@ -86,10 +89,11 @@ export class Http1Client implements Inbound, Limited {
   private readonly onClose = () => this.gone()
   private readonly onDrain = () => this.answerer?.onClientDrain()
 
-  constructor(owner: ClientOwner, socket: Socket) {
+  constructor(owner: ClientOwner, socket: Socket, holding: Holding) {
     this.owner = owner
     this.socket = socket
     this.outlet = new Outlet(socket)
+    this.holding = holding
     this.peer = plainAddress(socket.remoteAddress)
     this.isEncrypted = isEncrypted(socket)
     this.standing = linesOf(hstsHeader(owner.traffic, socket))
@@ -243,6 +247,10 @@ export class Http1Client implements Inbound, Limited {
     const host = head.host ?? ''
     const said = forwarded === '' ? linesOf(forwardedHeaders(this, host, () => true)) : `${forwarded}${host}\r\n`
     return `${head.method} ${path} HTTP/1.1\r\nConnection: keep-alive\r\n${head.linesForTarget()}${said}\r\n`
+  }
+
+  belongTo(party: string): void {
+    if (this.holding.party !== party) this.owner.traffic.shares.move(this.holding, party)
   }
 
   answerBy(answerer: Answerer): void {

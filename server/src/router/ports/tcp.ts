@@ -1,6 +1,7 @@
 /** TCP routes: a client's connection is joined to one to a target and stays with it until either of them ends. */
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
+import { partyOf } from '../router.ts'
 import { absence } from '../table/presence.ts'
 import { attemptPausesMs, connectTimeoutMs, findServingPort, type Traffic } from '../table/traffic.ts'
 import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
@@ -87,11 +88,14 @@ export const openTcpPort = async (
   // What a client sends waits in the kernel until there is a target.
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     client.on('error', () => client.destroy())
-    if (findServingPort(traffic, 'TCP', port) === undefined) return reset(client)
+    const entry = findServingPort(traffic, 'TCP', port)
+    if (entry === undefined) return reset(client)
     clients.add(client)
+    const holding = traffic.shares.enter({ isIdle: false, giveUp: () => reset(client) }, 2, partyOf(entry.route))
     connections.total++
     connections.open++
     client.once('close', () => {
+      traffic.shares.leave(holding)
       clients.delete(client)
       connections.open--
     })

@@ -5,6 +5,7 @@
 import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { isIPv6 } from 'node:net'
+import { partyOf } from '../router.ts'
 import { checkPresence } from '../table/presence.ts'
 import { findServingPort, type Traffic } from '../table/traffic.ts'
 import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
@@ -62,12 +63,13 @@ export const openUdpPort = async (
   const flows = new Map<string, Flow>()
   const server = createSocket(familyOf(host))
 
-  const openFlow = (key: string, upstream: Upstream, answer: (bytes: Buffer) => void): Flow => {
+  const openFlow = (key: string, party: string, upstream: Upstream, answer: (bytes: Buffer) => void): Flow => {
     const { target } = upstream
     const socket = createSocket(familyOf(target.host))
     const end = (): void => closeQuietly(socket)
     const timer = setTimeout(end, limits.idleMs).unref()
     const flow: Flow = { upstream, socket, waiting: [], heardAt: performance.now(), timer }
+    const holding = traffic.shares.enter({ isIdle: false, giveUp: () => setImmediate(end) }, 1, party)
     counts.total++
     counts.open++
     socket.on('message', (bytes) => {
@@ -84,6 +86,8 @@ export const openUdpPort = async (
       closeQuietly(socket)
     })
     socket.once('close', () => {
+      traffic.shares.leave(holding)
+      clearTimeout(flow.timer)
       counts.open--
       forget(key, flow)
     })
@@ -121,7 +125,12 @@ export const openUdpPort = async (
     if (upstream === undefined) return undefined
     const [silent] = flows.size < limits.most ? [] : flows
     if (silent !== undefined) retire(...silent)
-    const flow = openFlow(key, upstream, (bytes) => isOpen && server.send(bytes, from, address, ignore))
+    const flow = openFlow(
+      key,
+      partyOf(entry!.route),
+      upstream,
+      (bytes) => isOpen && server.send(bytes, from, address, ignore),
+    )
     flows.set(key, flow)
     return flow
   }

@@ -1,7 +1,8 @@
 /**
  * The active table. A change is on disk, and its ports accept connections, before it becomes active, in a single tick.
  */
-import { type Rules, rulesOf, stickyValue } from '../access/rules.ts'
+import { ownComparisons } from '../access/comparisons.ts'
+import { createRulebook, type Rules, stickyValue } from '../access/rules.ts'
 import type { Ports } from '../ports/ports.ts'
 import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from '../router.ts'
 import { findPrefix } from './paths.ts'
@@ -52,8 +53,10 @@ export const createLiveTable = (
   save: (routes: readonly AnyRoute[]) => Promise<void>,
   ports: Pick<Ports, 'open' | 'retain'>,
   changed: (routes: readonly AnyRoute[]) => void = () => {},
+  comparisons = ownComparisons,
 ): LiveTable => {
   let routes: readonly AnyRoute[] = []
+  const rulebook = createRulebook(comparisons)
   /** A host without prefixes, as most are, is found at once. */
   let hosts = new Map<string, HostEntry | readonly HostEntry[]>()
   let byPort: PortEntries = { TCP: new Map(), UDP: new Map() }
@@ -65,7 +68,7 @@ export const createLiveTable = (
 
   const hostEntries = (found: readonly Route[]): HostEntry | readonly HostEntry[] => {
     const entries = found.map((route) => {
-      const rules = rulesOf(route.policy)
+      const rules = rulebook.rulesOf(route.policy, route.serviceId)
       const own = route.targets.map(upstreams.of)
       for (const upstream of own) upstreams.keepIdle(upstream, rules.idleMs)
       const name = (upstream: Upstream) => [stickyValue(route.serviceId, upstream.key), upstream] as const
@@ -85,6 +88,7 @@ export const createLiveTable = (
     const table = buildTable(next)
     routes = next
     hosts = new Map([...table.byHost].map(([host, found]) => [host, hostEntries(found)]))
+    rulebook.tidy()
     byPort = { TCP: entriesOf(table.byPort.TCP), UDP: entriesOf(table.byPort.UDP) }
     upstreams.retain(next.flatMap((route) => route.targets))
     ports.retain(next.filter((route) => isStreamRoute(route)))

@@ -55,18 +55,21 @@ const checkRoute = (value: unknown): AnyRoute => {
   const fail = (why: string): never => {
     throw new InvalidRoute(`route ${nameOf(route)}: ${why}`)
   }
-  const { host, port, serviceId, protocol, state, targets } = route
+  const { host, port, serviceId, organizationId, protocol, state, targets } = route
   const isStream = protocol === 'TCP' || protocol === 'UDP'
   if (isStream && (!isPort(port) || host !== undefined)) fail('its port is not a port number')
   if (!isStream && (typeof host !== 'string' || !isHostName(withoutStar(host))))
     fail('its host is not a lower-case host name')
   if (!isStream && protocol !== 'HTTP' && protocol !== 'GRPC') fail('its protocol must be HTTP, GRPC, TCP or UDP')
   if (typeof serviceId !== 'string' || serviceId === '') fail('it has no service')
+  if (organizationId !== undefined && (typeof organizationId !== 'string' || organizationId === ''))
+    fail('its organization is not an id')
   if (!states.includes(state)) fail('its state is unknown')
   if (!Array.isArray(targets) || !targets.every(isTarget)) fail('a target needs a host and a port')
   const place = isStream ? { port } : { host, ...checkTreatment(route, fail) }
   const own = (targets as Target[]).map(({ host, port }) => ({ host, port }))
-  return { ...place, serviceId, protocol, state, targets: own } as AnyRoute
+  const owner = organizationId === undefined ? {} : { organizationId }
+  return { ...place, serviceId, ...owner, protocol, state, targets: own } as AnyRoute
 }
 
 /** Validates external input. Throws `InvalidRoute`. */

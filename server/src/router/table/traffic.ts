@@ -5,6 +5,7 @@ import type { Counts } from '../control/protocol.ts'
 import type { Holds } from '../hold/holds.ts'
 import type { PageName } from '../http/pages.ts'
 import type { Route, StreamRoute } from '../router.ts'
+import type { Shares } from '../shares.ts'
 import type { Secure } from '../tls/guard.ts'
 import type { Entry, HostEntry, LiveTable } from './live-table.ts'
 import type { Upstreams } from './upstreams.ts'
@@ -14,6 +15,8 @@ export interface Traffic {
   readonly upstreams: Upstreams
   readonly isTrusted: IsTrusted
   readonly counts: Omit<Counts, 'rssBytes' | 'processes'>
+  /** Of the descriptors of this process. */
+  readonly shares: Shares
   /** What waits for services that sleep. */
   readonly holds: Holds
   /** One line for the operator; called at most a few times a second, whatever happens. */

@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls'
-import { plainAddress } from '../access/sources.ts'
+import { clientOf } from '../../lib/net/client-network.ts'
 import { backlog } from '../http/front.ts'
 import { normalizeHost } from '../table/table.ts'
 import type { TlsBook } from './book.ts'
@@ -42,12 +42,6 @@ interface Encrypted {
   http2(socket: TLSSocket): void
 }
 
-/** One network of IPv6 is one customer. */
-const originOf = (socket: Socket): string => {
-  const address = plainAddress(socket.remoteAddress)
-  return address.includes(':') ? address.split(':').slice(0, 4).join(':') : address
-}
-
 /** What a connection and its encrypted half have in common. */
 const keyOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
 
@@ -67,7 +61,7 @@ const createGate = (limits: TlsLimits) => {
     pending,
     leave,
     enter(socket: Socket): boolean {
-      const [key, origin] = [keyOf(socket), originOf(socket)]
+      const [key, origin] = [keyOf(socket), clientOf(socket.remoteAddress ?? '')]
       const own = byOrigin.get(origin) ?? 0
       if (own >= limits.perAddress || pending.size >= limits.inAll) return false
       pending.set(key, { socket, origin })

@@ -63,7 +63,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
     }
     await rollout.step('start', startDeadlineMs, async (signal) => {
       if (seen === undefined) await look()
-      if (seen!.length === 0) await lead(serviceId, routesFor(serviceId, await exposure(), restOf(workload), []))
+      if (seen!.length === 0) await lead(serviceId, routesFor(workload, await exposure(), restOf(workload), []))
       await instances.apply(workload, (text) => rollout.report('start', text), signal)
     })
     return others
@@ -117,7 +117,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
   const stop = async (service: ServiceKey, { exposure, graceMs }: Stopped, rollout: Rollout): Promise<Converged> => {
     const { serviceId } = service
     await rollout.step('switch', minute, async () => {
-      const routes = routesFor(serviceId, await exposure(), 'stopped', [])
+      const routes = routesFor(service, await exposure(), 'stopped', [])
       led.note(serviceId, null)
       await router.setService(serviceId, routes)
     })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { standIn } from '../../../test/support/stand-in.ts'
-import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
+import { type AnyRoute, isStreamRoute, PortUnavailable, partyOf, type Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Exposure } from '../ingress.ts'
 import type { PlacedInstance } from './instances.ts'
@@ -22,23 +22,25 @@ const places = (routes: readonly AnyRoute[]) =>
   routes.map((route) => `${route.protocol} ${isStreamRoute(route) ? route.port : route.host}`)
 
 test('each name and port leads to the port it names on every instance; the ports of a stopped service are closed', () => {
-  const routes = routesFor(serviceId, exposure, 'up', [instance])
+  const routes = routesFor({ serviceId }, exposure, 'up', [instance])
   assert.deepEqual(places(routes), ['HTTP a.localhost', 'TCP 30000', 'UDP 30001'])
+  const owned = routesFor({ serviceId, organizationId: 'b' }, exposure, 'up', [instance])
+  assert.deepEqual(new Set(owned.map(partyOf)), new Set(['b']))
   assert.deepEqual(
     routes.map(({ targets }) => targets),
     [[address(15_000)], [address(15_001)], [address(15_001)]],
   )
-  assert.deepEqual(places(routesFor(serviceId, exposure, 'stopped', [])), ['HTTP a.localhost'])
+  assert.deepEqual(places(routesFor({ serviceId }, exposure, 'stopped', [])), ['HTTP a.localhost'])
   assert.ok(areEqual(routes, routes.toReversed()))
-  assert.ok(!areEqual(routes, routesFor(serviceId, exposure, 'up', [])))
+  assert.ok(!areEqual(routes, routesFor({ serviceId }, exposure, 'up', [])))
   const other = standIn<PlacedInstance>({ endpoints: { 80: address(15_002) } })
-  const both = routesFor(serviceId, exposure, 'up', [instance, other])
-  assert.ok(areEqual(both, routesFor(serviceId, exposure, 'up', [other, instance])))
+  const both = routesFor({ serviceId }, exposure, 'up', [instance, other])
+  assert.ok(areEqual(both, routesFor({ serviceId }, exposure, 'up', [other, instance])))
   assert.ok(!areEqual(both, routes))
 })
 
 test('ports that cannot be had are left out and told; any other error goes on', async () => {
-  const routes = routesFor(serviceId, exposure, 'up', [instance])
+  const routes = routesFor({ serviceId }, exposure, 'up', [instance])
   let routed: AnyRoute[] = []
   const setService: Router['setService'] = async (_, all) => {
     const bad = all.find((route) => isStreamRoute(route))

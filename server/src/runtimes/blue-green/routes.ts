@@ -12,36 +12,39 @@ const targetsAt = (instances: readonly PlacedInstance[], port: number): Target[]
  * that says of itself that it cannot is not asked. The ports of a stopped service are closed.
  */
 export const routesFor = (
-  serviceId: string,
+  { serviceId, organizationId }: Pick<Publication['service'], 'serviceId' | 'organizationId'>,
   { hosts, ports, policy }: Exposure,
   state: AnyRoute['state'],
   instances: readonly PlacedInstance[],
-): AnyRoute[] => [
-  ...hosts.map(({ internalPort, ...place }) => ({
+): AnyRoute[] => {
+  // What is stopped takes nothing of the router.
+  const owner = organizationId === undefined || state === 'stopped' ? { serviceId } : { serviceId, organizationId }
+  const atHosts = hosts.map(({ internalPort, ...place }) => ({
     ...place,
-    serviceId,
+    ...owner,
     state,
     targets: targetsAt(instances, internalPort),
     ...(policy === undefined ? {} : { policy }),
-  })),
-  ...(state === 'stopped' ? [] : ports).map(({ externalPort, internalPort, protocol }) => ({
+  }))
+  const atPorts = (state === 'stopped' ? [] : ports).map(({ externalPort, internalPort, protocol }) => ({
     port: externalPort,
-    serviceId,
+    ...owner,
     protocol,
     state,
     targets: targetsAt(instances, internalPort),
-  })),
-]
+  }))
+  return [...atHosts, ...atPorts]
+}
 
 /** What the router is told of a service as it is published. */
 export const routesOf = (
-  { service: { serviceId }, revision, exposure, instances, rest }: Publication,
+  { service, revision, exposure, instances, rest }: Publication,
   seen: readonly PlacedInstance[],
 ): AnyRoute[] => {
-  if (revision === null) return routesFor(serviceId, exposure, 'stopped', [])
-  if (rest !== undefined) return routesFor(serviceId, exposure, rest, [])
+  if (revision === null) return routesFor(service, exposure, 'stopped', [])
+  if (rest !== undefined) return routesFor(service, exposure, rest, [])
   const led = seen.filter((each) => each.revision === revision && (instances === undefined || each.index < instances))
-  return routesFor(serviceId, exposure, 'up', led)
+  return routesFor(service, exposure, 'up', led)
 }
 
 /** A version that is there is published so. */

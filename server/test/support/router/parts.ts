@@ -14,6 +14,7 @@ import { createPorts } from '../../../src/router/ports/ports.ts'
 import { openTcpPort } from '../../../src/router/ports/tcp.ts'
 import { type FlowLimits, openUdpPort } from '../../../src/router/ports/udp.ts'
 import type { AnyRoute, Route, StreamRoute, Target } from '../../../src/router/router.ts'
+import { createShares } from '../../../src/router/shares.ts'
 import { createLiveTable, type LiveTable } from '../../../src/router/table/live-table.ts'
 import { newCounts, type Traffic } from '../../../src/router/table/traffic.ts'
 import { createUpstreams } from '../../../src/router/table/upstreams.ts'
@@ -79,6 +80,8 @@ export const openInside = async (
     trusted?: string[]
     flowLimits?: FlowLimits
     holds?: Partial<HoldLimits>
+    /** For connections; default: as many as they like. */
+    descriptors?: number
   } = {},
 ): Promise<Inside> => {
   const upstreams = createUpstreams()
@@ -94,7 +97,11 @@ export const openInside = async (
   const holds = createHolds(report, { ...usualHoldLimits, ...more.holds })
   const table = createLiveTable(routes, upstreams, async () => {}, ports, holds.settle)
   const isTrusted = trustProxies(more.trusted ?? [])
-  const traffic: Traffic = { table, upstreams, holds, isTrusted, counts: newCounts(), report, stopping: false, shed: 0 }
+  const shares = createShares(more.descriptors ?? 65_536)
+  const traffic: Traffic = {
+    ...{ table, upstreams, holds, shares, isTrusted, report },
+    ...{ counts: newCounts(), stopping: false, shed: 0 },
+  }
   const front = createFront(traffic, { ...defaultLimits, ...more.limits })
   const port = await front.listen('127.0.0.1', 0)
   await ports.openMissing()
