@@ -91,9 +91,10 @@ export const openDockerMachine = (parts: DockerMachineParts, target: DockerTarge
   const runtime = createDockerRuntime({ ...common, ownerId, images, router })
   const builder = createImageBuilder({
     ...common,
-    ...{ database, images, registryLogins },
+    ...{ database, images, registryLogins, outbound },
     folder: buildFolder(settings.dataDir, clusterId),
     preparation: sources.prepare(),
+    downloadBytes: settings.preparation.contextBytes,
     concurrency: settings.buildConcurrency,
     cacheMb: settings.buildCacheMb,
     allowed: settings.outboundAllow,

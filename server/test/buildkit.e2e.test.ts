@@ -3,7 +3,7 @@
  * nothing stays, of mounts nothing is in the image, and a cache belongs to one organization.
  */
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -330,6 +330,7 @@ test('what a killed process wrote down is removed: its containers, then their vo
     const containers = createBuildContainers(engine, folder, systemClock)
     const made = containers.open()
     const [volume, name] = [made.name('volume'), made.name('container')]
+    writeFileSync(made.file(), 'half of a download')
     await engine.call('POST', '/volumes/create', { body: { Name: volume } })
     const Mounts = [{ Type: 'volume', Source: volume, Target: '/v' }]
     const body = { Image: 'busybox:1', Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none', Mounts } }

@@ -11,6 +11,7 @@ import { createEngine } from '../lib/docker/docker-engine.ts'
 import { defaultConnection, type EngineConnection, isLocalEngine } from '../lib/docker/engine-connection.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
+import type { Outbound } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Queryable } from '../store/database.ts'
 import type { BuildRequest, BuiltImage, Destination, ImageBuilder, ToolBuild } from './builder.ts'
@@ -20,15 +21,18 @@ import { type BaseImageParts, createBaseImages } from './engine/base-image.ts'
 import { createBuildContainers } from './engine/build-containers.ts'
 import { type BuildLog, createBuildLog } from './engine/build-log.ts'
 import { createDiskReserve } from './engine/disk-reserve.ts'
+import { createDownloads } from './engine/downloads.ts'
 import { createEnginePlatform } from './engine/engine-platform.ts'
 import { buildImage } from './engine/image-build.ts'
 import { createStepCaches } from './engine/step-caches.ts'
 import type { SourceTree } from './git/source-tree.ts'
 import { createImageStore, type ImageOwner, type ImageStore } from './image-store.ts'
-import { baseNames, type Platform, planStages, type StagePlan, secretNames } from './preparation/build-plan.ts'
+import { baseNames, type Platform, planStages, type StagePlan, secretIds } from './preparation/build-plan.ts'
 import { contentKey, type OwnDockerfile } from './preparation/context.ts'
 import { pickBuildArgs } from './preparation/dockerfile.ts'
+import { usualPreparation } from './preparation/limits.ts'
 import type { Preparation } from './preparation/preparation.ts'
+import { findSecret } from './preparation/run-mounts.ts'
 import { createTools, type ToolPaths } from './tools.ts'
 
 export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
@@ -42,6 +46,10 @@ export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'regi
   preparation: Preparation
   log: Log
   clock: Clock
+  /** For downloads of ADD. */
+  outbound: Outbound
+  /** How much one of them may be. Default 500 MiB. */
+  downloadBytes?: number | undefined
   /** How many builds run at once. */
   concurrency: number
   /** See `BuildNetworkParts`. */
@@ -130,7 +138,8 @@ const createBuildParts = (parts: ImageBuilderParts) => {
     store: parts.cacheStore ?? createCacheStore(parts.database),
   })
   const platform = createEnginePlatform(engine)
-  return { engine, store, bases, tools, containers, disk, caches, platform, ...network }
+  const downloads = createDownloads(parts.outbound, parts.downloadBytes ?? usualPreparation.contextBytes)
+  return { engine, store, bases, tools, containers, disk, caches, platform, downloads, ...network }
 }
 
 /** Builds what does not exist yet, each content once. */
@@ -230,7 +239,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
 /** What the log must not show: secret values, and all that a step gets as a secret. */
 const hiddenOf = ({ secrets, variables }: BuildRequest, { stages }: Plan): string[] => {
   const known = variables.reveal()
-  const given = secretNames(stages).flatMap((name) => (Object.hasOwn(known, name) ? [known[name]!] : []))
+  const given = secretIds(stages).flatMap((id) => findSecret(known, id) ?? [])
   return [...new Set([...secrets.reveal(), ...given])]
 }
 

@@ -1,7 +1,7 @@
 /**
- * The containers, volumes and network that a build creates on the engine. Ensures their removal, even after our process is
- * killed: their names are written to a file per build before they are created. Labels are not used, because the image
- * would inherit them.
+ * The containers, volumes and network that a build creates on the engine, and its files on this machine. Ensures their
+ * removal, even after our process is killed: their names are written to a file per build before they are created, and
+ * those of files say what they are. Labels are not used, because the image would inherit them.
  */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
@@ -13,11 +13,14 @@ import type { Clock } from '../../lib/time/clock.ts'
 const graceMs = 3000
 const pollMs = 50
 const containerId = /^[0-9a-f]{12,64}$/
+const fileSuffix = '.download'
 const ownName = /^slipway-build-[0-9a-f-]{36}$/
 
 export interface BuildLeftovers {
   /** A name for what is about to be created. */
   name(kind: 'container' | 'volume' | 'network'): string
+  /** Path of a file on this machine. */
+  file(): string
   /** A container that the engine created and removes by itself. */
   add(id: string): void
   removeContainer(name: string): Promise<void>
@@ -59,6 +62,7 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
     open(): BuildLeftovers {
       const file = join(folder, newId())
       const ids: string[] = []
+      const files: string[] = []
       const named = { container: new Set<string>(), volume: new Set<string>(), network: new Set<string>() }
       return {
         name(kind) {
@@ -66,6 +70,11 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
           appendFileSync(file, `${kind} ${name}\n`)
           named[kind].add(name)
           return name
+        },
+        file() {
+          const path = join(folder, `${newId()}${fileSuffix}`)
+          files.push(path)
+          return path
         },
         add(id) {
           if (!containerId.test(id)) return
@@ -85,13 +94,17 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
           await Promise.all([...named.volume].map(removeVolume))
           await Promise.all([...named.network].map(removeNetwork))
           await Promise.all(ids.slice(-2).map(awaitEnd))
-          await rm(file, { force: true })
+          for (const path of [...files, file]) await rm(path, { force: true })
         },
       }
     },
     /** Removes leftovers of builds of a killed process. */
     async sweep(): Promise<void> {
       for (const name of await readdir(folder)) {
+        if (name.endsWith(fileSuffix)) {
+          await rm(join(folder, name), { force: true })
+          continue
+        }
         const lines = (await readFile(join(folder, name), 'utf8')).split('\n').map((line) => line.split(' '))
         const of = (kind: string) => lines.flatMap(([word, value = '']) => (word === kind ? [value] : []))
         for (const id of of('container')) if (containerId.test(id) || ownName.test(id)) await remove(id)

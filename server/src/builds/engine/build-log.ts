@@ -1,12 +1,16 @@
 /**
- * The output of a build on its way to the deployment's log: scrubbed, capped, with the last lines kept for the error.
+ * The output of a build on its way to the deployment's log: scrubbed, capped, with the last lines kept for
+ * the error. A line without an end, or a progress bar, takes only what is kept of it from the room of the whole log.
  */
 import { createMasker } from './log-mask.ts'
 
 const maxChars = 2 * 2 ** 20
 const tailChars = 32_768
 const tailLines = 30
-const maxLine = 500
+const maxTailLine = 500
+/** A deployment's log keeps as much of a line. */
+const maxLine = 16 * 1024
+const cutMark = ' … (the rest of this line is left out)'
 
 export interface BuildLog {
   write(text: string): void
@@ -17,8 +21,29 @@ export interface BuildLog {
   scrub(text: string): string
 }
 
+/** Text in any chunks without what is beyond the limit of its lines. */
+const createLineCut = () => {
+  let room = maxLine - cutMark.length
+  const cut = (part: string): string => {
+    const kept = part.slice(0, Math.max(0, room))
+    const isFirstCut = room >= 0 && part.length > room
+    room = part.length > room ? -1 : room - part.length
+    return isFirstCut ? kept + cutMark : kept
+  }
+  return (text: string): string => {
+    const [first = '', ...more] = text.split('\n')
+    const parts = [cut(first)]
+    for (const line of more) {
+      room = maxLine - cutMark.length
+      parts.push(cut(line))
+    }
+    return parts.join('\n')
+  }
+}
+
 export const createBuildLog = (secrets: readonly string[], onLog: (text: string) => void): BuildLog => {
   const masker = createMasker(secrets)
+  const cutLines = createLineCut()
   let room = maxChars
   let tail = ''
   const pass = (text: string): void => {
@@ -26,9 +51,10 @@ export const createBuildLog = (secrets: readonly string[], onLog: (text: string)
     tail += text
     // Cut now and then only: each cut copies what stays.
     if (tail.length > 4 * tailChars) tail = tail.slice(-tailChars)
-    if (room === 0) return
-    onLog(text.slice(0, room))
-    room = Math.max(0, room - text.length)
+    const shown = cutLines(text)
+    if (room === 0 || shown === '') return
+    onLog(shown.slice(0, room))
+    room = Math.max(0, room - shown.length)
     if (room === 0) onLog('\nlog truncated\n')
   }
   return {
@@ -40,7 +66,7 @@ export const createBuildLog = (secrets: readonly string[], onLog: (text: string)
         .split('\n')
         .filter((line) => line.trim() !== '')
         .slice(-tailLines)
-        .map((line) => line.slice(-maxLine)),
+        .map((line) => line.slice(-maxTailLine)),
     scrub(text) {
       const own = createMasker(secrets)
       return own.write(text) + own.end()

@@ -16,6 +16,8 @@ export interface PieceLine {
   text: string
   /** What the log says of it; null for a line of our own. */
   display: string | null
+  /** Of its instruction in the file; null for a line of our own. */
+  line: number | null
 }
 
 export interface Piece {
@@ -23,6 +25,8 @@ export interface Piece {
   /** Where the Dockerfile is in it. */
   dockerfile: string
   lines: PieceLine[]
+  /** Lines of the text in front of `lines`. */
+  headLines: number
   buildArgs: Record<string, string>
   /** For reading the context and the engine's first word. */
   deadlineMs: number
@@ -88,10 +92,13 @@ export const buildFailure = (log: BuildLog, message: string, cause?: unknown): D
 /** The engine's words about our lines, told as words about the instructions as written. */
 const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: string) => void) => {
   let isOurs = true
-  return (text: string): string => {
+  let line: number | null = null
+  const narrate = (text: string): string => {
     const step = /^Step (\d{1,5})\/\d+ : /.exec(text)
     if (step !== null) {
-      const message = lines[Number(step[1]) - 1]?.display ?? null
+      const found = lines[Number(step[1]) - 1]
+      const message = found?.display ?? null
+      line = found?.line ?? null
       isOurs = message === null
       return message === null ? '' : message
     }
@@ -103,10 +110,28 @@ const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: str
     if (/^Successfully built /.test(text)) isOurs = true
     return isOurs ? '' : text
   }
+  /** Line of the file that the engine is at; null for one of ours. */
+  return { narrate, line: () => line }
+}
+
+type Narrator = ReturnType<typeof createNarrator>
+
+/** What the engine says of an error, with the line of the file in place of the line of our text. */
+const engineReason = ({ lines, headLines }: Piece, message: string, current: number | null): string => {
+  const [, number, said] = /^dockerfile parse error(?: on)? line (\d{1,6}): (.*)$/is.exec(message.trim()) ?? []
+  const line = number === undefined ? current : (lines[Number(number) - 1 - headLines]?.line ?? null)
+  // It ends with the path on the engine's machine, which it leaves empty.
+  const why = (said ?? message).trim().replace(/ \(\)$/, '')
+  return line === null ? why : `line ${line}: ${why}`
 }
 
 /** The image's id; null when the engine ended its answer without one. */
-const follow = async (stream: Readable, log: BuildLog, narrate: (text: string) => string): Promise<string | null> => {
+const follow = async (
+  stream: Readable,
+  log: BuildLog,
+  piece: Piece,
+  { narrate, line }: Narrator,
+): Promise<string | null> => {
   let image: string | null = null
   for await (const messages of readMessages(stream)) {
     let text = ''
@@ -116,7 +141,7 @@ const follow = async (stream: Readable, log: BuildLog, narrate: (text: string) =
       const error = message.errorDetail?.message ?? message.error
       if (error === undefined) continue
       log.write(text)
-      throw buildFailure(log, error)
+      throw buildFailure(log, engineReason(piece, error, line()))
     }
     log.write(text)
   }
@@ -142,12 +167,12 @@ export const buildPiece = async (
       signal,
       deadlineMs: piece.deadlineMs,
     })
-    const image = await follow(stream, log, createNarrator(piece.lines, onWork, made.add))
+    const image = await follow(stream, log, piece, createNarrator(piece.lines, onWork, made.add))
     if (image === null) throw engineUnavailable(new Error('the build ended without an image'))
     return image
   } catch (error) {
     signal.throwIfAborted()
-    if (error instanceof EngineError) throw buildFailure(log, error.message, error)
+    if (error instanceof EngineError) throw buildFailure(log, engineReason(piece, error.message, null), error)
     const { errored } = piece.tar
     if (errored instanceof DeploymentError) throw errored
     if (errored) throw new Error('the build context could not be read', { cause: errored })

@@ -1,9 +1,7 @@
 /** One build on the engine: the stages that its target needs, one after the other. */
 import { randomUUID } from 'node:crypto'
 import type { Readable } from 'node:stream'
-import { pack } from 'tar-stream'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
-import { readableOf } from '../../lib/tar-streams.ts'
 import type { ImageStore } from '../image-store.ts'
 import type { StagePlan } from '../preparation/build-plan.ts'
 import type { ContextShape } from '../preparation/context-shape.ts'
@@ -13,7 +11,10 @@ import type { BuildLog } from './build-log.ts'
 import { type BuildNetworkParts, createBuildNetwork } from './build-network.ts'
 import { measureCaches } from './cache-sizes.ts'
 import type { DiskReserve } from './disk-reserve.ts'
+import type { Downloads } from './downloads.ts'
+import type { EnginePlatform } from './engine-platform.ts'
 import type { ImageDetail } from './image-config.ts'
+import { ownArchive } from './own-archive.ts'
 import type { StepLimits } from './run-step.ts'
 import { buildStage } from './stage-build.ts'
 import type { StepCaches } from './step-caches.ts'
@@ -24,6 +25,8 @@ export interface ImageBuildParts extends BuildNetworkParts {
   containers: BuildContainers
   disk: DiskReserve
   caches: StepCaches
+  downloads: Downloads
+  platform(signal: AbortSignal): Promise<EnginePlatform>
 }
 
 export interface ImageBuild {
@@ -43,13 +46,6 @@ export interface ImageBuild {
   secrets: Readonly<Record<string, string>>
   limits: StepLimits
   deadlineMs: number
-}
-
-const alone = (text: string): Readable => {
-  const archive = pack()
-  archive.entry({ name: ownDockerfile }, text)
-  archive.finalize()
-  return readableOf(archive)
 }
 
 /** A volume with the busybox of the holder's image, made when it is first needed. */
@@ -94,7 +90,7 @@ export const buildImage = async (
   signal: AbortSignal,
   later: (work: Promise<void>) => void,
 ): Promise<string> => {
-  const { engine, store, disk, caches } = parts
+  const { engine, store, disk, caches, downloads } = parts
   const { organizationId, plan } = build
   const made = parts.containers.open()
   const control = new AbortController()
@@ -116,11 +112,12 @@ export const buildImage = async (
       network,
       // A secret that no layer was made with finds none.
       cacheSecret: build.noCache ? randomUUID() : await store.cacheSecret(organizationId),
+      ...{ downloads, knowsStartInterval: (await parts.platform(both)).knowsStartInterval },
       ...{ caches, usedCaches, tools: tools.volume, holderImage: parts.holderImage },
       inspect: (id: string) => engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal: both }),
       context: async (text: string, needsFiles: boolean, shape?: ContextShape) => {
         const own = { name: ownDockerfile, text, ...(shape === undefined ? {} : { shape }) }
-        const { tar } = needsFiles ? await build.context(own, both) : { tar: alone(text) }
+        const { tar } = needsFiles ? await build.context(own, both) : { tar: ownArchive(text) }
         return { tar, dockerfile: ownDockerfile }
       },
       watch: <T>(work: (watched: AbortSignal) => Promise<T>) => disk.watch(work, both),

@@ -179,7 +179,7 @@ export const runTool = async (
   const HostConfig = {
     ...plain.HostConfig,
     CapDrop: ['ALL'],
-    CapAdd: ['DAC_OVERRIDE', 'FOWNER'],
+    CapAdd: ['DAC_OVERRIDE', 'FOWNER', 'CHOWN'],
     Mounts: [{ Type: 'volume', Source: tools, Target: toolsFolder, ReadOnly: true, VolumeOptions: { NoCopy: true } }],
   }
   try {

@@ -1,116 +1,228 @@
 /**
- * A COPY or ADD with more than the engine's classic builder knows: `--chmod`, `--exclude`, `--parents`, here-documents,
- * patterns without a match. From the context: its files are sent as the instruction wants them. From another image: that
- * image is changed first.
+ * COPY and ADD. What the engine's classic builder knows is a line of the next piece. What it does not know (`--chmod`,
+ * `--exclude`, `--parents`, here-documents, patterns without a match, downloads) is a piece of its own: from the context,
+ * its files are sent as the instruction wants them; from another image, that image is changed first (stage-from.ts).
  */
+import { rm } from 'node:fs/promises'
 import { posix } from 'node:path'
 import { DeploymentError } from '../../lib/errors.ts'
+import type { PlannedStage } from '../preparation/build-plan.ts'
 import { type ContextShape, nothingFolder, ownFolder } from '../preparation/context-shape.ts'
 import { type CopyInstruction, heredocValue, valueIn } from '../preparation/dockerfile.ts'
-import type { Escape } from '../preparation/dockerfile-lines.ts'
+import { addedSource, type CopySource, copiedSource, readOwner } from '../preparation/dockerfile-copy.ts'
+import { reading } from '../preparation/dockerfile-flags.ts'
+import { unreadable } from '../preparation/dockerfile-lines.ts'
+import { changeMode, type FileMode, readFileMode } from '../preparation/file-modes.ts'
 import { readHeredocWord } from '../preparation/heredocs.ts'
-import { buildFailure } from './engine-build.ts'
-import { runTool, StepFailed } from './run-step.ts'
-import type { BuildScene } from './stage-build.ts'
+import { ownDockerfile } from '../preparation/own-dockerfile.ts'
+import { type Checksum, type Download, downloadName, readChecksum } from './downloads.ts'
+import { createEngineText } from './engine-text.ts'
+import { ownArchive } from './own-archive.ts'
+import { changedImage, changesNothing } from './stage-from.ts'
+import {
+  type BuildScene,
+  bareId,
+  describeInstruction,
+  flush,
+  namesIn,
+  once,
+  originId,
+  push,
+  type StageState,
+} from './stage-pieces.ts'
 
-type LookUp = (name: string) => string | undefined
+type Source = CopySource | { type: 'heredoc'; name: string; text: string }
+
+/** A COPY or ADD whose variables have their values. */
+interface ReadyCopy {
+  copy: CopyInstruction
+  sources: Source[]
+  destination: string
+  chown: string | null
+  mode: FileMode | null
+  checksum: Checksum | null
+  excludes: string[]
+}
 
 const failed = (why: string): DeploymentError => new DeploymentError('build_failed', `The build failed: ${why}`)
 
-/** The mode as octal digits; null without one. */
-const modeOf = (copy: CopyInstruction, sign: Escape, lookUp: LookUp): string | null => {
-  const { chmod } = copy.extras!
-  if (chmod === null) return null
-  const value = valueIn(copy, chmod, sign, lookUp)
-  if (!/^[0-7]{3,4}$/.test(value)) throw failed('--chmod must be an octal number like 755.')
-  return value
-}
-
-interface Given {
-  word: string
-  /** Null for a path. */
-  file: { name: string; text: string } | null
-}
-
-/** The sources with here-documents as files of ours. */
-const giveSources = (copy: CopyInstruction, lookUp: LookUp): Given[] => {
+/** Sources in their order, here-documents as files of ours. */
+const readSources = (copy: CopyInstruction, expand: (word: string) => string, state: StageState): Source[] => {
   const heredocs = [...(copy.heredocs ?? [])]
-  return copy.extras!.words.slice(0, -1).map((word, index) => {
-    const isHeredoc = heredocs.length > 0 && readHeredocWord(word) !== null
-    if (!isHeredoc) return { word, file: null }
-    const heredoc = heredocs.shift()!
-    const name = `${index}/${heredoc.name}`
-    return { word: `${ownFolder}/${name}`, file: { name, text: heredocValue(copy, heredoc, lookUp) } }
+  return copy.words.slice(0, -1).map((word, index): Source => {
+    if (heredocs.length > 0 && readHeredocWord(word) !== null) {
+      const heredoc = heredocs.shift()!
+      return { type: 'heredoc', name: `${index}/${heredoc.name}`, text: heredocValue(copy, heredoc, namesIn(state)) }
+    }
+    return copy.word === 'ADD' ? addedSource(expand(word), copy.line) : copiedSource(expand(word))
   })
 }
 
-export interface ShapedCopy {
-  /** Sources and destination, for the engine. */
-  rest: string
-  shape: ContextShape
+const readSum = ({ line }: CopyInstruction, text: string, sources: readonly Source[]): Checksum => {
+  const sum = readChecksum(text)
+  if (sum === null) throw unreadable(line, 'ADD --checksum must be of the form sha256:… with 64 hex digits.')
+  if (sources.length !== 1 || sources[0]!.type !== 'download')
+    throw unreadable(line, 'ADD --checksum needs exactly one source, the address of a download.')
+  return sum
 }
 
-/** A copy from the context. */
-export const shapeCopy = (copy: CopyInstruction, sign: Escape, lookUp: LookUp): ShapedCopy => {
-  const { excludes, parents, mayMatchNothing, words } = copy.extras!
-  const given = giveSources(copy, lookUp)
-  const isJson = copy.rest.startsWith('[')
-  const expand = (word: string): string => valueIn(copy, word, sign, lookUp)
-  const sources = given.filter(({ file }) => file === null).map(({ word }) => expand(word))
-  const files = given.flatMap(({ file }) => (file === null ? [] : [file]))
-  if (files.length > 0 && sources.some((source) => /^[./]*$/.test(source)))
-    throw failed('one COPY cannot have both a here-document and the whole folder: use two.')
-  const mode = modeOf(copy, sign, lookUp)
-  const shape = {
-    ...{ sources, files, parents, hasNothing: mayMatchNothing },
-    ...{ excludes: excludes.map(expand), mode: mode === null ? null : Number.parseInt(mode, 8) },
+const readyCopy = (scene: BuildScene, state: StageState, copy: CopyInstruction): ReadyCopy => {
+  const expand = (word: string): string => valueIn(copy, word, scene.plan.file.sign, namesIn(state))
+  const sources = readSources(copy, expand, state)
+  const [chmod, chown] = [copy.chmod === null ? '' : expand(copy.chmod), copy.chown === null ? '' : expand(copy.chown)]
+  const written = expand(copy.words.at(-1)!)
+  const destination = written === '.' ? './' : written
+  const isSplit = sources.length > 1 && sources.some(({ type }) => type === 'download')
+  if (isSplit && !destination.endsWith('/'))
+    throw unreadable(copy.line, `${copy.word} with more than one source needs a destination that ends with /.`)
+  return {
+    ...{ copy, sources, destination, excludes: copy.excludes.map(expand) },
+    chown: chown === '' ? null : readOwner(chown, copy.line),
+    mode: chmod === '' ? null : reading(copy, () => readFileMode(chmod)),
+    checksum: copy.checksum === null ? null : readSum(copy, expand(copy.checksum), sources),
   }
-  const from = parents
-    ? [`${ownFolder}/`]
-    : [...given.map(({ word }) => word), ...(mayMatchNothing ? [`${nothingFolder}/`] : [])]
-  const all = [...from, words.at(-1)!]
-  return { rest: isJson ? JSON.stringify(all) : all.join(' '), shape }
 }
 
-/** Links are followed only where they are the source itself, as COPY follows them. */
-const chmodScript = `mode=$1; shift; IFS=
-for pattern in "$@"; do for path in /$pattern; do
-[ -e "$path" ] || continue
-"$0" find -H "$path" -xdev ! -type l -print0 | "$0" xargs -0 "$0" chmod "$mode" || exit 1
-done; done`
-
-/** A VOLUME of the image is not part of what a container of it leaves. */
-const refuseVolumes = (sources: readonly string[], volumes: readonly string[]): void => {
-  const isBelow = (path: string, folder: string): boolean => `${path}/`.startsWith(folder === '/' ? '/' : `${folder}/`)
-  for (const source of sources.map((each) => posix.resolve('/', each)))
-    for (const volume of volumes.map((each) => posix.resolve('/', each)))
-      if (isBelow(source, volume) || isBelow(volume, source))
-        throw failed(`COPY --from with --chmod cannot change ${source}, because of the VOLUME ${volume} of its image.`)
+interface LineParts {
+  id?: string
+  sources: string[]
+  unpacks: boolean
+  display: string
 }
 
-/** The image that a copy reads, with the mode that the copy wants. */
-export const withMode = async (
+const addLine = (scene: BuildScene, state: StageState, ready: ReadyCopy, parts: LineParts): void => {
+  const { copy, chown, destination } = ready
+  const { id, sources, display } = parts
+  const flags = [...(id === undefined ? [] : [`--from=${bareId(id)}`]), ...(chown === null ? [] : [`--chown=${chown}`])]
+  const word = parts.unpacks ? 'ADD' : 'COPY'
+  const { list } = createEngineText(scene.plan.file.sign, () => '')
+  const text = [word, ...flags, list([...sources, destination])].join(' ')
+  push(state, { word, text, display, line: copy.line, needsFiles: id === undefined, values: [] })
+}
+
+const isPattern = (word: string): boolean => /[*?[]/.test(word)
+
+/** Null for what the engine does by itself. */
+const shapeOf = ({ copy, mode, excludes, destination }: ReadyCopy, sources: readonly Source[]): ContextShape | null => {
+  const paths = sources.flatMap((each) => (each.type === 'path' ? [each] : []))
+  const files = sources.flatMap((each) => (each.type === 'heredoc' ? [{ name: each.name, text: each.text }] : []))
+  if (files.length > 0 && paths.some(({ path }) => path === '/'))
+    throw failed('one COPY cannot have both a here-document and the whole folder: use two.')
+  const hasNothing = files.length === 0 && paths.every(({ written }) => isPattern(written)) && destination.endsWith('/')
+  const { parents } = copy
+  if (mode === null && excludes.length === 0 && !parents && !hasNothing && files.length === 0) return null
+  return { sources: paths.map(({ written }) => written), files, parents, hasNothing, excludes, mode }
+}
+
+/** Files of the build. */
+const copyFiles = async (
   scene: BuildScene,
-  copy: CopyInstruction,
-  id: string,
-  { sign, lookUp }: { sign: Escape; lookUp: LookUp },
-  once: (what: unknown, make: () => Promise<string>) => Promise<string>,
-): Promise<string> => {
-  const mode = modeOf(copy, sign, lookUp)
-  if (mode === null) return id
-  const sources = copy.extras!.words.slice(0, -1).map((word) => valueIn(copy, word, sign, lookUp))
-  const { engine, made, log, limits } = scene
-  const parent = await scene.inspect(id)
-  refuseVolumes(sources, Object.keys(parent.Config?.Volumes ?? {}))
-  return once({ chmod: mode, sources }, () =>
-    scene.watch(async (watched) => {
-      const tool = { parent, script: chmodScript, words: [mode, ...sources], limits }
-      try {
-        return await runTool(engine, made, { ...tool, tools: await scene.tools() }, watched)
-      } catch (error) {
-        if (error instanceof StepFailed) throw buildFailure(log, `COPY --chmod failed: ${error.message}`, error)
-        throw error
-      }
-    }),
+  state: StageState,
+  ready: ReadyCopy,
+  part: { sources: Source[]; display: string },
+): Promise<void> => {
+  const { copy } = ready
+  const shape = shapeOf(ready, part.sources)
+  const paths = part.sources.map((each) =>
+    each.type === 'path' ? each.path : each.type === 'heredoc' ? `/${ownFolder}/${each.name}` : each.url,
   )
+  const sources = shape?.parents ? [`/${ownFolder}/`] : [...paths, ...(shape?.hasNothing ? [`/${nothingFolder}/`] : [])]
+  const unpacks = copy.word === 'ADD' && copy.unpack !== false
+  if (shape !== null) await flush(scene, state)
+  addLine(scene, state, ready, { sources, unpacks, display: part.display })
+  if (shape !== null) await flush(scene, state, { shape })
+}
+
+const saveAndCopy = async (
+  scene: BuildScene,
+  state: StageState,
+  ready: ReadyCopy,
+  { url, download }: { url: string; download: Download },
+): Promise<string> => {
+  const { copy, mode, checksum } = ready
+  const path = scene.made.file()
+  try {
+    const { sizeBytes, read } = await scene.watch((watched) => download.save(path, checksum, watched))
+    const file = {
+      ...{ name: downloadName(url), sizeBytes, read, modifiedAt: download.modifiedAt },
+      mode: mode === null ? 0o600 : changeMode(mode, 0o600, false),
+    }
+    // By a pattern, so that no character of its name means anything.
+    const sources = [`/${ownFolder}/*`]
+    addLine(scene, state, ready, { sources, unpacks: copy.unpack === true, display: `Downloaded ${sizeBytes} bytes` })
+    await flush(scene, state, {
+      files: async (text) => ({ tar: ownArchive(text, file), dockerfile: ownDockerfile }),
+    })
+    return state.image!
+  } finally {
+    await rm(path, { force: true })
+  }
+}
+
+/** A download is known by its checksum, or by what the server calls this content; else by the content itself. */
+const addDownload = async (
+  scene: BuildScene,
+  state: StageState,
+  ready: ReadyCopy,
+  { url, display }: { url: string; display: string },
+): Promise<void> => {
+  const { copy, destination, chown, mode, checksum } = ready
+  await flush(scene, state)
+  scene.log.write(`${display}\n`)
+  const opened = checksum === null ? await scene.downloads.open(url, scene.signal) : null
+  const known = checksum ?? (opened!.etag === null ? null : { url, etag: opened!.etag })
+  const make = async (): Promise<string> =>
+    saveAndCopy(scene, state, ready, { url, download: opened ?? (await scene.downloads.open(url, scene.signal)) })
+  const what = { known, name: downloadName(url), destination, chown, mode, unpack: copy.unpack }
+  try {
+    state.image = known === null ? await make() : await once(scene, state.image ?? 'scratch', what, make)
+    state.isOwn = true
+  } finally {
+    opened?.drop()
+  }
+}
+
+/** Downloads alone, and what is between them together. */
+const partsOf = (sources: readonly Source[]): Source[][] => {
+  const parts: Source[][] = []
+  for (const source of sources) {
+    const last = parts.at(-1)
+    if (source.type === 'download' || last === undefined || last[0]!.type === 'download') parts.push([source])
+    else last.push(source)
+  }
+  return parts
+}
+
+const copyFrom = async (scene: BuildScene, state: StageState, ready: ReadyCopy, from: string): Promise<void> => {
+  const { copy, mode, excludes } = ready
+  const sources = ready.sources.flatMap((each) => (each.type === 'path' ? [each.written] : []))
+  const changes = { sources, mode, excludes, parents: copy.parents }
+  const isPlain = changesNothing(changes)
+  if (!isPlain) await flush(scene, state)
+  const changed = isPlain
+    ? { id: from, sources: sources.map((each) => posix.join('/', each)) }
+    : await changedImage(scene, from, changes)
+  addLine(scene, state, ready, { ...changed, unpacks: false, display: describeInstruction(scene, copy) })
+}
+
+export const addCopy = async (
+  scene: BuildScene,
+  planned: PlannedStage,
+  state: StageState,
+  copy: CopyInstruction,
+): Promise<void> => {
+  const ready = readyCopy(scene, state, copy)
+  const origin = planned.copies.get(copy.step)
+  if (origin !== undefined) {
+    const id = originId(scene, origin)
+    if (id === null) throw failed('COPY --from=scratch has nothing to copy.')
+    return copyFrom(scene, state, ready, id)
+  }
+  const display = describeInstruction(scene, copy)
+  for (const [index, sources] of partsOf(ready.sources).entries()) {
+    const first = sources[0]!
+    const shown = index === 0 ? display : `${display} (continued)`
+    if (first.type === 'download') await addDownload(scene, state, ready, { url: first.url, display: shown })
+    else await copyFiles(scene, state, ready, { sources, display: shown })
+  }
 }

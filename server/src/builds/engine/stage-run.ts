@@ -7,12 +7,13 @@ import { posix } from 'node:path'
 import { DeploymentError } from '../../lib/errors.ts'
 import { mountKey, type Origin, type PlannedStage } from '../preparation/build-plan.ts'
 import { mountsOf, type RunInstruction } from '../preparation/dockerfile.ts'
-import type { BindMount, SecretMount, StepMount } from '../preparation/run-mounts.ts'
+import { unreadable } from '../preparation/dockerfile-lines.ts'
+import { type BindMount, findSecret, type SecretMount, type StepMount } from '../preparation/run-mounts.ts'
 import { buildFailure, buildPiece } from './engine-build.ts'
 import { exportLine, type ImageDetail } from './image-config.ts'
 import { createMountVolume, kindAt, type MountVolume, mountFolder, type OwnFile } from './mount-volume.ts'
 import { type EngineMounts, labelsOf, runStep, runTool, StepFailed } from './run-step.ts'
-import type { BuildScene } from './stage-build.ts'
+import type { BuildScene } from './stage-pieces.ts'
 import type { HeldCaches } from './step-caches.ts'
 
 const preludePath = '/dev/slipway-prelude'
@@ -26,6 +27,13 @@ export interface StageStep {
   mounts: StepMount[]
   /** Id of the image with the files of its binds; null without any. */
   files: string | null
+  /** Those that have a value. */
+  secrets: GivenSecret[]
+}
+
+interface GivenSecret {
+  secret: SecretMount
+  value: string
 }
 
 const ofType = <T extends StepMount['type']>(mounts: readonly StepMount[], type: T) =>
@@ -34,6 +42,7 @@ const ofType = <T extends StepMount['type']>(mounts: readonly StepMount[], type:
 /** The image with what the binds show, from the context and from other images. */
 const makeFiles = async (
   scene: BuildScene,
+  { line }: RunInstruction,
   binds: readonly BindMount[],
   idOf: (bind: BindMount) => string | null,
 ): Promise<string | null> => {
@@ -49,7 +58,7 @@ const makeFiles = async (
   const image = await scene.watch(async (watched) => {
     const piece = {
       ...(await scene.context(`${lines.join('\n')}\n`, needsFiles)),
-      ...{ lines: lines.map((text) => ({ text, display: null })), buildArgs: {}, deadlineMs },
+      ...{ lines: lines.map((text) => ({ text, display: null, line })), headLines: 0, buildArgs: {}, deadlineMs },
     }
     return buildPiece(engine, made, piece, log, () => {}, watched)
   })
@@ -66,14 +75,14 @@ export const prepareStep = async (
   originId: (origin: Origin) => string | null,
 ): Promise<StageStep> => {
   const mounts = mountsOf(at.run, at.parent.Config?.WorkingDir || '/', expand)
-  const files = await makeFiles(scene, ofType(mounts, 'bind'), ({ index, from }) => {
+  const files = await makeFiles(scene, at.run, ofType(mounts, 'bind'), ({ index, from }) => {
     if (from === null) return null
     const id = originId(planned.mounts.get(mountKey(at.run.step, index))!)
     if (id === null)
       throw new DeploymentError('build_failed', 'The build failed: RUN mounts from scratch, which is empty.')
     return id
   })
-  return { ...at, mounts, files }
+  return { ...at, mounts, files, secrets: giveSecrets(scene, mounts) }
 }
 
 /** What the result is known by; never the value of a secret. */
@@ -82,23 +91,22 @@ export const stepKey = ({ run, words, args, mounts, files }: StageStep): unknown
     ? { words, args }
     : { words, args, mounts, files, isOffline: run.isOffline, script: run.script }
 
-interface Given {
-  secret: SecretMount
-  value: string
-}
-
-const giveSecrets = ({ secrets, log }: BuildScene, mounts: readonly StepMount[]): Given[] =>
+/** What a step may run without is said in the log, also if its result is known. */
+const giveSecrets = ({ secrets, log }: BuildScene, mounts: readonly StepMount[]): GivenSecret[] =>
   ofType(mounts, 'secret').flatMap((secret) => {
-    const value = Object.hasOwn(secrets, secret.id) ? secrets[secret.id] : undefined
+    const value = findSecret(secrets, secret.id)
     if (value !== undefined) return [{ secret, value }]
-    if (secret.isRequired)
-      throw new DeploymentError(
-        'build_failed',
-        `The build failed: RUN requires the secret ${secret.id}, and the service has no variable with this name.`,
-      )
-    log.write(`The secret ${secret.id} is not mounted: the service has no variable with this name.\n`)
+    if (!secret.isRequired)
+      log.write(`The secret ${secret.id} is not mounted: the service has no variable with this name.\n`)
     return []
   })
+
+const refuseMissing = ({ run, mounts, secrets }: StageStep): void => {
+  const given = new Set(secrets.map(({ secret }) => secret))
+  const missing = ofType(mounts, 'secret').find((secret) => secret.isRequired && !given.has(secret))
+  if (missing !== undefined)
+    throw unreadable(run.line, `RUN requires the secret ${missing.id}, and the service has no variable with this name.`)
+}
 
 const fileName = (index: number): string => `own-${index}`
 
@@ -108,7 +116,7 @@ interface Placed {
 }
 
 /** Files of ours in the step's container. */
-const placeFiles = (given: readonly Given[], { run }: StageStep): Placed[] => {
+const placeFiles = ({ run, secrets: given }: StageStep): Placed[] => {
   const placed: { target: string; file: Omit<OwnFile, 'name'> }[] = []
   for (const { secret, value } of given) {
     const { uid, gid, mode, target } = secret
@@ -193,7 +201,7 @@ const runMounted = async (
 ): Promise<string> => {
   const { engine, made, log, limits, network } = scene
   const { parent, words, args, run, mounts, files } = step
-  const placed = placeFiles(giveSecrets(scene, mounts), step)
+  const placed = placeFiles(step)
   const entries = ofType(mounts, 'bind').map(({ index }) => `${index}`)
   const newCaches = held.caches.filter(({ isNew }) => isNew)
   const isNeeded = entries.length + placed.length + newCaches.length > 0
@@ -226,6 +234,7 @@ const runMounted = async (
 export const runStageStep = async (scene: BuildScene, step: StageStep, signal: AbortSignal): Promise<string> => {
   const { engine, made, log, limits, network, caches } = scene
   const { parent, words, args, run, mounts } = step
+  refuseMissing(step)
   try {
     if (mounts.length === 0 && run.script === null) {
       const networkMode = run.isOffline ? 'none' : await network.mode()

@@ -106,7 +106,12 @@ const planStage = (
   const value = (word: string): string => valueIn(stage, word, file.sign, (name) => globals.get(name))
   const base = value(stage.base)
   const named = names.get(base.toLowerCase())
-  if (base === '') throw unreadable(stage.line, 'the name of the base image is empty.')
+  if (base === '') {
+    const names = [...stage.base.matchAll(/\$\{?([A-Za-z_][A-Za-z0-9_]*)/g)].map(([, name]) => name)
+    const hint =
+      names.length === 0 ? '' : ` Give ${names.join(' or ')} a value: a default, or a variable of the service.`
+    throw unreadable(stage.line, `the name of the base image is empty.${hint}`)
+  }
   const origin: Origin =
     named !== undefined
       ? { from: 'stage', index: named }
@@ -149,8 +154,8 @@ export const baseNames = ({ stages }: StagePlan): string[] => {
   return [...new Set(stages.flatMap(originsOf).flatMap((each) => (each.from === 'image' ? [each.name] : [])))]
 }
 
-/** Names of the variables that steps of the needed stages may read as secrets. */
-export const secretNames = ({ stages }: StagePlan): string[] => {
+/** Ids of the secrets that steps of the needed stages may read. */
+export const secretIds = ({ stages }: StagePlan): string[] => {
   const mounts = stages.flatMap(({ stage }) =>
     stage.instructions.flatMap((each) => (each.kind === 'run' ? each.mounts : [])),
   )

@@ -3,6 +3,7 @@
  * folders kept (`--parents`). The engine's own COPY then copies what is there. Pure.
  */
 import { posix } from 'node:path'
+import type { FileMode } from './file-modes.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
 import { refusePreparation } from './limits.ts'
 
@@ -13,8 +14,8 @@ export interface ContextShape {
   excludes: string[]
   /** What the sources match, with its folders, is all that there is: in `ownFolder`. */
   parents: boolean
-  /** Of every file and folder; null as they are. */
-  mode: number | null
+  /** What becomes of the mode of every file and folder; null as they are. */
+  mode: FileMode | null
   /** Files of our own, below `ownFolder`. */
   files: { name: string; text: string }[]
   /** Whether `nothingFolder` is there. */

@@ -12,6 +12,7 @@ import type { Git } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
 import { createKeptCount, type Names, scanContext } from './context-scan.ts'
 import { type ContextShape, createRename, nothingFolder, ownFolder } from './context-shape.ts'
+import { changeMode } from './file-modes.ts'
 import type { PreparationLimits } from './limits.ts'
 import { ignoreFileWith } from './own-dockerfile.ts'
 
@@ -77,7 +78,8 @@ const isOwnName = (path: string): boolean => [ownFolder, nothingFolder].includes
 const addOwn = (target: Pack, { files, mode, parents, hasNothing }: ContextShape, mtime: Date): void => {
   if (hasNothing) target.entry({ name: nothingFolder, type: 'directory', mtime })
   if (parents || files.length > 0) target.entry({ name: ownFolder, type: 'directory', mtime })
-  for (const { name, text } of files) target.entry({ name: `${ownFolder}/${name}`, mode: mode ?? 0o644, mtime }, text)
+  const fileMode = mode === null ? 0o644 : changeMode(mode, 0o644, false)
+  for (const { name, text } of files) target.entry({ name: `${ownFolder}/${name}`, mode: fileMode, mtime }, text)
 }
 
 const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree: SourceTree, own: OwnDockerfile) => {
@@ -99,7 +101,7 @@ const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree:
       name: type === 'directory' ? `${to}/` : to,
       type,
       size,
-      mode: shape?.mode ?? mode,
+      mode: shape?.mode == null ? mode : changeMode(shape.mode, mode ?? 0, type === 'directory'),
       linkname,
       mtime: tree.committedAt,
     }

@@ -1,94 +1,104 @@
-/** COPY and ADD: what they read, with what options, and that none of it is an address. Pure. */
+/** COPY and ADD: what they read, and with what options. Pure. */
+import { posix } from 'node:path'
 import { type Common, type Flags, isOn, one, readFlags, reading, readWords, refuseFlags } from './dockerfile-flags.ts'
 import { type Escape, refused, unreadable } from './dockerfile-lines.ts'
-import { plainWords, splitWords } from './dockerfile-words.ts'
+import { checkWord, plainWords } from './dockerfile-words.ts'
+import { readFileMode } from './file-modes.ts'
 import { readHeredocWord } from './heredocs.ts'
-
-/** What the engine's own COPY cannot do. */
-export interface CopyExtras {
-  /** Octal, as written, with variables. */
-  chmod: string | null
-  /** Patterns, as written. */
-  excludes: string[]
-  parents: boolean
-  /** Every source is a pattern of files in the context: none of them needs to match. */
-  mayMatchNothing: boolean
-  /** Sources in their order, and the destination; quotes left in them. */
-  words: string[]
-}
 
 export interface CopyInstruction extends Common {
   kind: 'copy'
   word: 'COPY' | 'ADD'
   /** Stage or image, as written. */
   from: string | null
+  /** As written, with variables; so are `chmod`, `checksum`, `excludes` and `words`. */
   chown: string | null
-  rest: string
-  /** Null for what the engine's own COPY does. */
-  extras: CopyExtras | null
+  chmod: string | null
+  /** Of a download: `sha256:…`. */
+  checksum: string | null
+  /** Patterns. */
+  excludes: string[]
+  parents: boolean
+  /** Whether archives are unpacked; null: those of the build are, downloads are not. */
+  unpack: boolean | null
+  /** Sources in their order, and the destination; quotes left in them. */
+  words: string[]
 }
 
-/** What the engine would fetch by itself is decided on characters: none of these can name an address. */
-const literal = /^[A-Za-z0-9._/*?-]+$/
+export type CopySource =
+  /** `path` is what the engine gets, `written` may have the `/./` of --parents. */
+  { type: 'path'; path: string; written: string } | { type: 'download'; url: string }
 
-const refuseAdd = (rest: string, { line }: Common): void => {
-  const words = plainWords(rest)
-  const fits = (source: string): boolean => literal.test(source) || readHeredocWord(source) !== null
-  if (words.length > 1 && words.slice(0, -1).every(fits)) return
-  throw refused(
-    line,
-    'ADD accepts only plain paths in the repository (letters, digits and . _ / * ? -), not URLs or variables: download in a RUN step, which has network access, or use COPY.',
-  )
+const isGitAddress = (source: string): boolean =>
+  /^(?:git|ssh):\/\//i.test(source) ||
+  /^[A-Za-z0-9-]+@[A-Za-z0-9.-]+:/.test(source) ||
+  /^https?:\/\/[^?#]*\.git(?:[?#]|$)/i.test(source)
+
+const gitRefused = 'is the address of a git repository: clone it in a RUN step, or make it a submodule and use COPY.'
+
+/**
+ * What COPY reads, by a source whose variables have their values: a path that no engine can take for an address. As in
+ * BuildKit, `..` does not lead above the folder of the build: it is left out.
+ */
+export const copiedSource = (source: string): CopySource => ({
+  ...{ type: 'path', path: posix.join('/', source), written: source },
+})
+
+/** What ADD reads. Rejects with `build_refused` for a git repository. */
+export const addedSource = (source: string, line: number): CopySource => {
+  if (isGitAddress(source)) throw refused(line, `ADD ${source.slice(0, 100)} ${gitRefused}`)
+  return /^https?:\/\//i.test(source) ? { type: 'download', url: source } : copiedSource(source)
 }
 
-/** The words of a COPY in either form. */
-const copyWords = (rest: string, { line }: Common, sign: Escape): string[] => {
-  const exec = rest.startsWith('[') ? readWords(rest, line) : null
-  return exec ?? splitWords(rest, sign)
+const readCopyWords = (rest: string, { line }: Common): string[] => {
+  const words = (rest.startsWith('[') ? readWords(rest, line) : null) ?? plainWords(rest)
+  if (words.length < 2) throw unreadable(line, 'it needs a source and a destination.')
+  return words
 }
 
-const isPattern = (word: string): boolean => /[*?[]/.test(word)
-
-const readExtras = (flags: Flags, rest: string, common: Common, sign: Escape): CopyExtras | null => {
-  const words = copyWords(rest, common, sign)
-  const sources = words.slice(0, -1)
-  const mayMatchNothing =
-    !flags.has('from') && sources.length > 0 && sources.every(isPattern) && words.at(-1)!.endsWith('/')
-  const chmod = one(flags, 'chmod')
-  const excludes = flags.get('exclude') ?? []
-  const parents = isOn(flags, 'parents', common)
-  if (chmod !== null && !/^(?:[0-7]{3,4}|\$[A-Za-z0-9_${}:+-]+)$/.test(chmod))
-    throw unreadable(common.line, '--chmod must be an octal number like 755.')
-  if (flags.has('from') && (excludes.length > 0 || parents))
-    throw unreadable(
-      common.line,
-      'COPY --exclude and --parents are only supported for files of the build, not with --from.',
-    )
-  if (flags.has('from') && (common.heredocs ?? []).length > 0)
-    throw unreadable(common.line, 'COPY --from cannot have a here-document.')
-  const isPlain = chmod === null && excludes.length === 0 && !parents && !mayMatchNothing
-  if (isPlain && (common.heredocs ?? []).length === 0) return null
-  if (sources.length === 0) throw unreadable(common.line, 'it needs a source and a destination.')
-  if (parents && (common.heredocs ?? []).length > 0)
-    throw unreadable(common.line, 'COPY --parents cannot have a here-document.')
-  return { chmod, excludes, parents, mayMatchNothing, words }
+/** What can be said before variables have values. */
+const checkWords = ({ word, words, chown, chmod, line }: CopyInstruction, sign: Escape): void => {
+  for (const each of [...words, chown ?? '', chmod ?? '']) checkWord(each, sign)
+  for (const each of words.slice(0, -1)) {
+    if (each.includes('<<')) readHeredocWord(each)
+    if (word === 'ADD' && each.includes(':') && !each.includes('$')) addedSource(each, line)
+  }
 }
 
-const copyFlags = ['chown', 'chmod', 'link', 'exclude']
+/** Names or numbers: `user:group`. */
+export const readOwner = (text: string, line: number): string => {
+  if (!/^[A-Za-z0-9._:+-]+$/.test(text))
+    throw unreadable(line, '--chown must be a user, or a user and a group like 1:1.')
+  return text
+}
+
+const checkOptions = (copy: CopyInstruction, flags: Flags): void => {
+  const { line, parents, chmod, chown, heredocs = [] } = copy
+  if (flags.has('from') && heredocs.length > 0) throw unreadable(line, 'COPY --from cannot have a here-document.')
+  if (parents && heredocs.length > 0) throw unreadable(line, 'COPY --parents cannot have a here-document.')
+  if (chmod !== null && !chmod.includes('$')) reading(copy, () => readFileMode(chmod))
+  if (chown !== null && !chown.includes('$')) readOwner(chown, line)
+}
+
+const optionsOf = { COPY: ['from', 'parents'], ADD: ['unpack', 'checksum', 'keep-git-dir'] }
 
 export const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common, sign: Escape): CopyInstruction => {
   const { flags, rest } = readFlags(text, common, 'exclude')
-  if (flags.has('checksum') || flags.has('keep-git-dir')) reading(common, () => refuseAdd('', common))
-  refuseFlags(word, flags, [...copyFlags, ...(word === 'COPY' ? ['from', 'parents'] : ['unpack'])], common)
-  if (word === 'ADD') reading(common, () => refuseAdd(rest, common))
+  refuseFlags(word, flags, ['chown', 'chmod', 'link', 'exclude', ...optionsOf[word]], common)
   const from = one(flags, 'from')
   if (from !== null && !/^[A-Za-z0-9._/:@-]+$/.test(from))
     throw refused(common.line, 'COPY --from accepts only the literal name of a stage or an image, without variables.')
-  const chown = one(flags, 'chown')
-  if (chown !== null && !/^[A-Za-z0-9._:${}+-]+$/.test(chown)) throw unreadable(common.line, '--chown cannot be read.')
   // A layer that depends on nothing before it is an optimization: the files are the same.
   isOn(flags, 'link', common)
-  const extracts = word === 'ADD' && (!flags.has('unpack') || isOn(flags, 'unpack', common))
-  const extras = readExtras(flags, rest, common, sign)
-  return { ...common, kind: 'copy', word: extracts ? 'ADD' : 'COPY', from, chown, rest, extras }
+  // It acts on git repositories alone, which are refused.
+  isOn(flags, 'keep-git-dir', common)
+  const copy: CopyInstruction = {
+    ...{ ...common, kind: 'copy', word, from, words: readCopyWords(rest, common) },
+    ...{ chown: one(flags, 'chown'), chmod: one(flags, 'chmod'), checksum: one(flags, 'checksum') },
+    ...{ excludes: flags.get('exclude') ?? [], parents: isOn(flags, 'parents', common) },
+    unpack: flags.has('unpack') ? isOn(flags, 'unpack', common) : null,
+  }
+  checkOptions(copy, flags)
+  reading(common, () => checkWords(copy, sign))
+  return copy
 }

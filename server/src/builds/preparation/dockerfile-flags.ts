@@ -1,6 +1,21 @@
+/** Up to the first blank outside of quotes, and where it ends. */
+const firstWord = (text: string): [word: string, end: number] => {
+  let quote = ''
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at]!
+    if (quote === '' && char.trim() === '') return [text.slice(0, at), at]
+    if (quote === '' && (char === '"' || char === "'")) quote = char
+    else if (char === quote) quote = ''
+  }
+  return [text, text.length]
+}
+
+/** `--mount="type=cache,target=/x"` is the flag without its quotes. */
+const withoutQuotes = (flag: string): string => flag.replaceAll(/"([^"]*)"|'([^']*)'/g, '$1$2')
+
+import { BadWord } from './bad-word.ts'
 /** Flags in front of an instruction's words, and how words are read so that a mistake names its line. Pure. */
 import { unreadable } from './dockerfile-lines.ts'
-import { BadWord } from './dockerfile-words.ts'
 import type { Heredoc } from './heredocs.ts'
 
 export interface Common {
@@ -24,9 +39,9 @@ export const readFlags = (rest: string, { line }: Common, repeated = ''): { flag
   let left = rest
   let count = 0
   while (left.startsWith('--')) {
-    const end = left.search(/\s/)
-    const flag = end === -1 ? left : left.slice(0, end)
-    const found = /^--([a-z]{1,40}(?:-[a-z]{1,40}){0,3})(?:=([A-Za-z0-9._/:@${}+,=*?[\]~!^-]{0,500}))?$/.exec(flag)
+    const [word = '', end] = firstWord(left)
+    const flag = withoutQuotes(word)
+    const found = /^--([a-z]{1,40}(?:-[a-z]{1,40}){0,3})(?:=([A-Za-z0-9._/:@${}+,=*?[\]~!^#% -]{0,500}))?$/.exec(flag)
     if (found === null) throw unreadable(line, `the flag ${flag.slice(0, 40)} cannot be read.`)
     const [, name = '', value = ''] = found
     const before = flags.get(name) ?? []
@@ -34,7 +49,7 @@ export const readFlags = (rest: string, { line }: Common, repeated = ''): { flag
     if (count > maxFlags || (before.length > 0 && name !== repeated))
       throw unreadable(line, `the flag --${name} is repeated.`)
     flags.set(name, [...before, value])
-    left = end === -1 ? '' : left.slice(end).trim()
+    left = left.slice(end).trim()
   }
   return { flags, rest: left }
 }
@@ -71,6 +86,6 @@ export const readWords = (text: string, line: number): string[] | null => {
     return null
   }
   if (!Array.isArray(parsed) || parsed.length === 0 || !parsed.every((word) => typeof word === 'string'))
-    throw unreadable(line, 'the exec form of RUN must be a list of strings.')
+    throw unreadable(line, 'the JSON form must be a list of strings.')
   return parsed
 }

@@ -3,7 +3,7 @@
  * is read character by character or by whole lines, never with an expression that could go back.
  */
 import { DeploymentError } from '../../lib/errors.ts'
-import { BadWord } from './dockerfile-words.ts'
+import { BadWord } from './bad-word.ts'
 import { type Heredoc, type HeredocWord, heredocsIn } from './heredocs.ts'
 
 export type Escape = '\\' | '`'

@@ -1,15 +1,17 @@
 /**
- * Words of an instruction and the values of `$names` in them, as the classic builder's shell words: quotes group, the
- * escape sign takes the next character as it is, `${name:-other}` and `${name:+other}`. Pure and linear.
+ * Words of an instruction and the values of `$names` in them, as BuildKit's shell words: quotes group, the escape sign
+ * takes the next character as it is, and `${name…}` may have the operators `-`, `+`, `?`, `#`, `%` and `/`. Pure. The
+ * time is linear in the text but for patterns, whose comparisons are limited.
  */
+import { BadWord } from './bad-word.ts'
 import type { Escape } from './dockerfile-lines.ts'
-
-/** Thrown for what has no meaning; the caller says in which line. */
-export class BadWord extends Error {}
+import { createMatcher } from './shell-pattern.ts'
 
 const isBlank = (char: string): boolean => char.trim() === ''
-const isNameStart = (char: string | undefined): boolean => char !== undefined && /^[A-Za-z_]$/.test(char)
-const isNamePart = (char: string | undefined): boolean => char !== undefined && /^[A-Za-z0-9_]$/.test(char)
+const isNamePart = (char: string | undefined): boolean => char !== undefined && /^[\p{L}\p{Nd}_]$/u.test(char)
+const isDigit = (char: string | undefined): boolean => char !== undefined && /^\p{Nd}$/u.test(char)
+/** One of these alone is the name of a parameter of the shell, which has no value here. */
+const shellParameters = '@*#?-$!0'
 const maxDepth = 10
 /** Of all values in a word: names that hold twice what the last one held would grow without end. */
 const maxValueChars = 65_536
@@ -35,25 +37,33 @@ export const splitWords = (text: string, sign: Escape): string[] => {
   return words
 }
 
-/** Words at blanks alone. */
+/** Words at blanks alone, as COPY, ADD, EXPOSE and VOLUME have them. */
 export const plainWords = (text: string): string[] => text.split(/\s/).filter((word) => word !== '')
 
 /** The name after a `$` at `at`. */
 const nameAt = (text: string, at: number): string => {
+  const first = text[at]
+  if (first !== undefined && shellParameters.includes(first) && first !== '0') return first
+  const isPart = isDigit(first) ? isDigit : isNamePart
   let end = at
-  if (isNameStart(text[end])) while (isNamePart(text[end])) end += 1
+  while (isPart(text[end])) end += 1
   return text.slice(at, end)
 }
 
-const choose = (value: string | undefined, operator: string, other: () => string): string => {
-  const present = operator.startsWith(':') ? value !== undefined && value !== '' : value !== undefined
-  if (operator.endsWith('+')) return present ? other() : ''
-  return present ? value! : other()
+/** Of `${name-other}` and its likes; with a colon an empty value counts as none. */
+const chosenValue = (name: string, operator: string, value: string | undefined, other: string): string => {
+  const hasColon = operator.startsWith(':')
+  const isPresent = value !== undefined && !(hasColon && value === '')
+  if (operator.endsWith('+')) return isPresent ? other : ''
+  if (isPresent) return value
+  if (operator.endsWith('-')) return other
+  throw new BadWord(`${name}: ${other === '' ? `it has no value${hasColon ? ', or an empty one' : ''}` : other}`)
 }
 
 const createReader = (text: string, sign: Escape, find: (name: string) => string | undefined, hasQuotes: boolean) => {
   let at = 0
   let room = maxValueChars
+  const matcher = createMatcher()
 
   const lookUp = (name: string): string | undefined => {
     const value = find(name)
@@ -62,22 +72,54 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     return value
   }
 
+  /** The text up to `stop`, which is passed. Its escapes stay in it if it is a pattern. */
+  const operand = (name: string, stop: string, depth: number, isPattern = false): string => {
+    const found = read(stop, depth + 1, isPattern)
+    if (text[at] !== stop) throw new BadWord(`\${${name}…} has no ${stop}`)
+    at += 1
+    return found
+  }
+
+  /** `-`, `+` and `?`, perhaps with a colon. */
+  const choose = (name: string, depth: number): string => {
+    const colon = text[at] === ':' ? ':' : ''
+    const operator = text[at + colon.length] ?? ''
+    if (!['-', '+', '?'].includes(operator)) throw new BadWord(`\${${name}…} has an operator that is not known`)
+    at += colon.length + 1
+    const other = operand(name, '}', depth)
+    return chosenValue(name, colon + operator, lookUp(name), other)
+  }
+
+  /** A sign that may be doubled. */
+  const isDoubled = (): boolean => {
+    const sign = text[at]
+    at += 1
+    if (text[at] !== sign) return false
+    at += 1
+    return true
+  }
+
   const braced = (depth: number): string => {
     const name = nameAt(text, at)
     if (name === '') throw new BadWord('a name is missing after ${')
     at += name.length
-    if (text[at] === '}') {
+    const operator = text[at]
+    if (operator === undefined) throw new BadWord(`\${${name}…} is not closed`)
+    if (operator === '}') {
       at += 1
       return lookUp(name) ?? ''
     }
-    const colon = text[at] === ':' ? ':' : ''
-    const sign = text[at + colon.length]
-    if (sign !== '-' && sign !== '+') throw new BadWord(`\${${name}…} has an unsupported operator`)
-    at += colon.length + 1
-    const other = read('}', depth + 1)
-    if (text[at] !== '}') throw new BadWord(`\${${name}…} is not closed`)
-    at += 1
-    return choose(lookUp(name), colon + sign, () => other)
+    if (operator === '/') {
+      const all = isDoubled()
+      const pattern = operand(name, '/', depth, true)
+      const replacement = operand(name, '}', depth, true)
+      return matcher.replace(lookUp(name) ?? '', pattern, replacement, all)
+    }
+    if (operator !== '#' && operator !== '%') return choose(name, depth)
+    const longest = isDoubled()
+    const pattern = operand(name, '}', depth, true)
+    const trim = operator === '#' ? matcher.trimStart : matcher.trimEnd
+    return trim(lookUp(name) ?? '', pattern, longest)
   }
 
   const dollar = (depth: number): string => {
@@ -118,7 +160,7 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     return parts.join('')
   }
 
-  const read = (stop: string, depth: number): string => {
+  const read = (stop: string, depth: number, keepsEscapes = false): string => {
     if (depth > maxDepth) throw new BadWord('it is nested too deeply')
     const parts: string[] = []
     while (at < text.length && text[at] !== stop) {
@@ -128,7 +170,8 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
       else if (char === '$') parts.push(dollar(depth))
       else {
         const escaped = char === sign
-        parts.push(escaped ? (text[at + 1] ?? '') : char)
+        if (!escaped) parts.push(char)
+        else parts.push(keepsEscapes ? '\\' : '', text[at + 1] ?? '')
         at += escaped ? 2 : 1
       }
     }
@@ -140,6 +183,12 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
 /** A word with its quotes and escapes taken away and its `$names` replaced; unknown names are empty. */
 export const expandWord = (word: string, sign: Escape, lookUp: (name: string) => string | undefined): string =>
   createReader(word, sign, lookUp, true)('', 0)
+
+/** Throws `BadWord` for a word that has no meaning, whatever its variables are. */
+export const checkWord = (word: string, sign: Escape): void => {
+  if (!/["'$]/.test(word) && !word.includes(sign)) return
+  expandWord(word, sign, () => 'x')
+}
 
 /** A text in which only `$names` and escapes have a meaning. */
 export const expandText = (text: string, lookUp: (name: string) => string | undefined): string =>

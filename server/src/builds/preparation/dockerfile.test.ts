@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DeploymentError } from '../../lib/errors.ts'
-import { baseNames, planStages, secretNames, usualPlatform } from './build-plan.ts'
-import { declaredArgs, parseDockerfile, pickBuildArgs, readFragment, readTriggers } from './dockerfile.ts'
+import { baseNames, planStages, secretIds, usualPlatform } from './build-plan.ts'
+import {
+  type CopyInstruction,
+  declaredArgs,
+  parseDockerfile,
+  pickBuildArgs,
+  readFragment,
+  readTriggers,
+  valueIn,
+} from './dockerfile.ts'
+import { addedSource, copiedSource } from './dockerfile-copy.ts'
 
 const cases: { what: string; text: string; args: string[]; bases: string[]; target?: string; given?: object }[] = [
   { what: 'a plain file', text: 'FROM busybox:1\nRUN true\n', args: [], bases: ['busybox:1'] },
@@ -74,7 +83,7 @@ const codeOf = (work: () => unknown): string => {
 
 const plan = (text: string) => planStages(parseDockerfile(text), {}, null, usualPlatform)
 
-const remote: [what: string, text: string][] = [
+const addresses: [what: string, text: string][] = [
   ['an address', 'FROM a\nADD http://127.0.0.1/x /x'],
   ['an address behind flags', 'FROM a\nadd --chown=1:1 https://h/x /x'],
   ['an address in JSON', 'FROM a\nADD ["https://h/x", "/x"]'],
@@ -87,24 +96,58 @@ const remote: [what: string, text: string][] = [
   ['an address in JSON escapes', 'FROM a\nADD ["http:\\u002f\\u002f127.0.0.1:28999/json-escape","/leak"]'],
   ['an address with a backslash', 'FROM a\nADD http:\\//127.0.0.1/x /x'],
   ['an address with quotes', 'FROM a\nADD "http:"//127.0.0.1/x /x'],
-  [
-    'an address behind a directive that is not known',
-    '# foo=bar\n# escape=`\nFROM a\nRUN true # `\nADD http://127.0.0.1/x /x',
-  ],
-  ['a git address', 'FROM a\nADD git@h:a/b.git /x'],
+  ['an address in capitals', 'FROM a\nADD HTTP://h/x /x'],
   ['an address for later', 'FROM a\nONBUILD ADD http://h/x /x'],
-  ['an address for later in JSON', 'FROM a\nONBUILD ADD ["http:\\u002f\\u002fh/x","/x"]'],
-  ['an address as the first of two', 'FROM a\nADD http://h/x plain /x'],
-  ['an address in a stage that nobody needs', 'FROM a\nADD http://h/x /x\nFROM b'],
+]
+
+for (const [what, text] of addresses)
+  test(`what ADD reads is known to be a download before the engine gets anything: ${what}`, () => {
+    const file = parseDockerfile(text)
+    const last = file.stages[0]!.instructions.at(-1)!
+    const [each] = last.kind === 'onbuild' ? readTriggers([last.rest], file.stages[0]!) : [last]
+    assert.equal(each!.kind, 'copy')
+    const { words, line } = each as CopyInstruction
+    const values: Record<string, string> = { S: '/', U: 'https://h/x' }
+    const source = addedSource(
+      valueIn({ line }, words[0]!, file.sign, (name) => values[name]),
+      line,
+    )
+    assert.equal(source.type, 'download')
+  })
+
+test('whatever is not a download is a path below the folder of the build, for any engine', () => {
+  for (const source of [
+    'http',
+    'http:/h/x',
+    'htt p://h/x',
+    'ftp://h/x',
+    '../../x',
+    '//h/x',
+    '',
+    '.',
+    './http://h/x',
+    'a/../..',
+  ]) {
+    const found = addedSource(source, 1)
+    assert.equal(found.type, 'path', source)
+    assert.match((found as { path: string }).path, /^\/(?![/.])/, source)
+  }
+  assert.deepEqual(copiedSource('http://h/x'), { type: 'path', path: '/http:/h/x', written: 'http://h/x' })
+})
+
+const refusedOnes: [what: string, text: string][] = [
+  ['a git address', 'FROM a\nADD git@h:a/b.git /x'],
+  ['a git address over https', 'FROM a\nADD https://h/a.git#v1:sub /x'],
+  ['a git address with a scheme', 'FROM a\nADD --keep-git-dir=true ssh://git@h/a /x'],
+  ['a git address in a stage that nobody needs', 'FROM a\nADD git://h/x /x\nFROM b'],
   ['a copy for later', 'FROM a\nONBUILD COPY --from=nginx:1 /a /b'],
   ['the network of the machine', 'FROM a\nRUN --network=host true'],
   ['privileges', 'FROM a\nRUN --security=insecure true'],
-  ['ADD --checksum', 'FROM a\nADD --checksum=sha256:a x y'],
   ['a copy from a variable', 'FROM a\nARG X\nCOPY --from=$X /a /b'],
 ]
 
-for (const [what, text] of remote)
-  test(`what the engine would fetch is refused: ${what}`, () => {
+for (const [what, text] of refusedOnes)
+  test(`what reaches further than a build may is refused: ${what}`, () => {
     assert.equal(
       codeOf(() => parseDockerfile(text)),
       'build_refused',
@@ -120,8 +163,16 @@ const broken: [what: string, text: string][] = [
   ['a here-document with another name', 'FROM a\nRUN <<../x\ntrue\n../x'],
   ['a here-document for later', 'FROM a\nONBUILD RUN <<EOF\ntrue\nEOF'],
   ['a mount for later', 'FROM a\nONBUILD RUN --mount=type=cache,target=/x true'],
-  ['COPY --chmod in letters', 'FROM a\nCOPY --chmod=u+x a b'],
-  ['COPY --from with --parents', 'FROM a AS b\nFROM a\nCOPY --from=b --parents a b/'],
+  ['COPY --chmod that is no mode', 'FROM a\nCOPY --chmod=u+q a b'],
+  ['COPY of nothing', 'FROM a\nCOPY a'],
+  ['an operator that is not known', 'FROM a\nENV A=${B^^}'],
+  ['ENV without a value', 'FROM a\nENV A'],
+  ['ENV with a word that is no pair', 'FROM a\nENV A=b c'],
+  ['LABEL without anything', 'FROM a\nLABEL'],
+  ['HEALTHCHECK without a command', 'FROM a\nHEALTHCHECK --interval=5s'],
+  ['HEALTHCHECK with a duration that is none', 'FROM a\nHEALTHCHECK --start-interval=5 CMD true'],
+  ['HEALTHCHECK with an option that is not known', 'FROM a\nHEALTHCHECK --delay=5s CMD true'],
+  ['a quote in USER that is not closed', 'FROM a\nUSER "x'],
   ['an ssh mount', 'FROM a\nRUN --mount=type=ssh true'],
   ['a mount of another type', 'FROM a\nRUN --mount=type=toString,target=/x true'],
   ['a mount with an option of another type', 'FROM a\nRUN --mount=type=tmpfs,target=/x,id=y true'],
@@ -141,7 +192,8 @@ const broken: [what: string, text: string][] = [
   ['a stage called scratch', 'FROM a AS scratch\nFROM b'],
   ['an empty base', 'ARG A\nFROM $A'],
   ['a copy from a later stage', 'FROM a\nCOPY --from=1 x y\nFROM b'],
-  ['an operator that is not known', 'ARG A=x\nFROM ${A%x}'],
+  ['a base that becomes empty', 'ARG A=x\nFROM ${A%x}'],
+  ['a required argument', 'ARG A\nFROM ${A:?give a base}'],
   ['a quote that is not closed', "ARG A='x\nFROM $A"],
   [
     'a value that doubles',
@@ -178,6 +230,15 @@ test('plain paths may be added, and whatever a RUN fetches', () => {
     'ADD a.tar /x',
     'ADD a b? */c /x/$V',
     'ADD --chown=1:1 a /x',
+    'ADD app-$V.tar.gz ${JAR_FILE} /x/',
+    'ADD ["my file.txt", "/x"]',
+    'ADD lib-1.0+build@2,a.txt /x',
+    `ADD --checksum=sha256:${'a'.repeat(64)} https://h/x /x`,
+    'COPY --chmod=u=rwX,go=rX a /x',
+    'ADD --chmod=+x a /x',
+    'RUN --mount="type=cache,target=/x" true',
+    'HEALTHCHECK --start-interval=2s --interval=1m30s --retries=0 CMD true',
+    'ENV X=${P#linux/} Y=${P//\\//-} Z=${Q:-a}',
     'COPY http /x',
     'RUN wget http://h/x',
     'ONBUILD ADD a /x',
@@ -195,7 +256,7 @@ test('triggers of a base are read as strictly as a Dockerfile', () => {
   const { stages } = parseDockerfile('FROM a')
   const code = (...triggers: string[]) => codeOf(() => readTriggers(triggers, stages[0]!))
   assert.equal(code('COPY . /app', 'RUN make', 'ADD a.tar /x'), 'accepted')
-  for (const trigger of ['ADD http://h/x /x', 'ADD ["http:\\u002f\\u002fh/x","/x"]', 'COPY --from=nginx:1 /a /b'])
+  for (const trigger of ['ADD git@h:x /x', 'ADD ["https:\\u002f\\u002fh/x.git","/x"]', 'COPY --from=nginx:1 /a /b'])
     assert.equal(code(trigger), 'build_refused', trigger)
   for (const trigger of [
     'FROM a',
@@ -212,7 +273,7 @@ test('triggers of a base are read as strictly as a Dockerfile', () => {
 
 test('a fragment begins no image of its own, and each of its instructions ends where it ends', () => {
   assert.deepEqual(readFragment('# a note\nENV A=1 \\\n  B=2\nrun apk add x\n'), ['ENV A=1   B=2', 'run apk add x'])
-  for (const text of ['FROM a', 'FR\\\nOM a', 'ENV A=1\nONBUILD RUN x', 'ADD http://h/x /x', '# escape=`\nRUN a'])
+  for (const text of ['FROM a', 'FR\\\nOM a', 'ENV A=1\nONBUILD RUN x', 'ADD git://h/x /x', '# escape=`\nRUN a'])
     assert.equal(
       codeOf(() => readFragment(text)),
       'build_refused',
@@ -263,7 +324,7 @@ RUN --mount=from=two,target=/two --mount=type=bind,from=d,source=/x,target=/x tr
 `
   const planned = plan(text)
   assert.deepEqual(baseNames(planned), ['b', 'c', 'd'])
-  assert.deepEqual(secretNames(planned), ['.npmrc', 'TOKEN'])
+  assert.deepEqual(secretIds(planned), ['.npmrc', 'TOKEN'])
 })
 
 test('the platform that is built for is known to FROM and to every ARG that asks', () => {

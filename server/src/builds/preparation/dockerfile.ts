@@ -8,6 +8,7 @@ import { type Common, type Flags, one, readFlags, reading, readWords, refuseFlag
 import { type Escape, joinLines, refused, unreadable } from './dockerfile-lines.ts'
 import { expandText, expandWord, splitWords } from './dockerfile-words.ts'
 import { type Heredoc, heredocsIn, heredocText } from './heredocs.ts'
+import { readSetting, type Setting } from './image-settings.ts'
 import { type RunMount, readMount, refuseTooMany, resolveMounts, type StepMount } from './run-mounts.ts'
 
 export interface ArgInstruction extends Common {
@@ -28,15 +29,23 @@ export interface RunInstruction extends Common {
   script: { path: string; text: string } | null
 }
 
-export interface OtherInstruction extends Common {
-  kind: 'other' | 'onbuild'
+/** One that sets something in the image. */
+export interface SettingInstruction extends Common {
+  kind: 'setting'
+  word: string
+  rest: string
+  setting: Setting
+}
+
+export interface OnBuildInstruction extends Common {
+  kind: 'onbuild'
   word: string
   rest: string
 }
 
 export type { CopyInstruction } from './dockerfile-copy.ts'
 
-export type Instruction = ArgInstruction | RunInstruction | CopyInstruction | OtherInstruction
+export type Instruction = ArgInstruction | RunInstruction | CopyInstruction | SettingInstruction | OnBuildInstruction
 
 export interface Stage extends Common {
   /** Lower case; null for a stage without a name. */
@@ -56,7 +65,7 @@ export interface Dockerfile {
   steps: number
 }
 
-const others = new Set(
+const settings = new Set(
   'CMD ENTRYPOINT ENV EXPOSE HEALTHCHECK LABEL MAINTAINER SHELL STOPSIGNAL USER VOLUME WORKDIR'.split(' '),
 )
 /** The engine reads no longer lines. */
@@ -146,8 +155,8 @@ const readInstruction = (common: Common, sign: Escape): Instruction => {
     readTrigger(rest, common, sign)
     return { ...common, kind: 'onbuild', word, rest }
   }
-  if (!others.has(word)) throw unreadable(common.line, `unknown instruction: ${word.slice(0, 40)}`)
-  return { ...common, kind: 'other', word, rest }
+  if (!settings.has(word)) throw unreadable(common.line, `unknown instruction: ${word.slice(0, 40)}`)
+  return { ...common, kind: 'setting', word, rest, setting: readSetting(word, rest, common, sign) }
 }
 
 /** The instruction that an ONBUILD keeps for later: one that reads nothing but the context. */

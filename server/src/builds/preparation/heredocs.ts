@@ -2,7 +2,8 @@
  * Here-documents of a Dockerfile: `RUN <<EOF`, `COPY <<-"EOF" /x`. Which words begin one is what BuildKit says of them:
  * a word of RUN, COPY or ADD in shell form that is nothing but the operator and a name. Pure and linear.
  */
-import { BadWord, splitWords } from './dockerfile-words.ts'
+import { BadWord } from './bad-word.ts'
+import { splitWords } from './dockerfile-words.ts'
 
 export interface Heredoc {
   name: string

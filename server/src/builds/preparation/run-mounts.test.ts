@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { BadWord } from './dockerfile-words.ts'
-import { readMount, resolveMounts } from './run-mounts.ts'
+import { BadWord } from './bad-word.ts'
+import { findSecret, readMount, resolveMounts } from './run-mounts.ts'
 
 const resolve = (...texts: string[]) => resolveMounts(texts.map(readMount), '/app', (text) => text.replace('$V', '/v'))
 
@@ -60,3 +60,12 @@ for (const [what, ...mounts] of bad)
   test(`a mount is refused: ${what}`, () => {
     assert.throws(() => resolve(...mounts), BadWord)
   })
+
+test('a secret is the variable of its id, else one whose name a shell can have', () => {
+  const all = { 'npm-token': '1', npm_token: '2', NPM_TOKEN: '3' }
+  assert.equal(findSecret(all, 'npm-token'), '1')
+  assert.equal(findSecret({ npm_token: '2', NPM_TOKEN: '3' }, 'npm-token'), '2')
+  assert.equal(findSecret({ NPM_TOKEN: '3' }, 'npm.token'), '3')
+  assert.equal(findSecret({ NPM_TOKEN: '3' }, 'npm'), undefined)
+  assert.equal(findSecret({}, 'toString'), undefined)
+})

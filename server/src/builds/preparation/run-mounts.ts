@@ -3,7 +3,7 @@
  * may be, and that nothing of it can reach outside of its container, is decided here.
  */
 import { posix } from 'node:path'
-import { BadWord } from './dockerfile-words.ts'
+import { BadWord } from './bad-word.ts'
 
 export type MountType = 'bind' | 'cache' | 'secret' | 'tmpfs'
 
@@ -106,12 +106,22 @@ export const readMount = (text: string): RunMount => {
   return mount
 }
 
-/** The name of the variable that a secret is: literal, so that it is known, and hidden in the log, before anything runs. */
+/** What a secret is found by: literal, so that it is known, and hidden in the log, before anything runs. */
 export const secretId = ({ options }: RunMount): string => {
   const id = options.id || posix.basename(options.target ?? '')
   if (id === '' || id.includes('$') || controls.test(id))
-    throw new BadWord('RUN --mount=type=secret needs a literal id, the name of a variable')
+    throw new BadWord('RUN --mount=type=secret needs a literal id, which names a variable')
   return id
+}
+
+/**
+ * The value of a secret by its id: that of the variable of this name, else of the one whose name has `_` for what names
+ * of variables in a shell cannot have, as it is or in capitals (`npm-token`: `npm_token`, `NPM_TOKEN`).
+ */
+export const findSecret = (variables: Readonly<Record<string, string>>, id: string): string | undefined => {
+  const plain = id.replaceAll(/[^A-Za-z0-9_]/g, '_')
+  const name = [id, plain, plain.toUpperCase()].find((each) => Object.hasOwn(variables, each))
+  return name === undefined ? undefined : variables[name]
 }
 
 export const refuseTooMany = (mounts: readonly unknown[]): void => {

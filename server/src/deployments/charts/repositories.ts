@@ -16,6 +16,7 @@ import {
 import { DeploymentError } from '../../lib/errors.ts'
 import { type Outbound, OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
 import { isPrivateHost } from '../../lib/net/private-host.ts'
+import { isRedirect, redirectTarget } from '../../lib/net/redirects.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
@@ -71,7 +72,6 @@ export const readChartRepository = async (
 const maxIndexBytes = 32 << 20
 const maxManifestBytes = 1 << 20
 const maxRedirects = 5
-const redirects = new Set([301, 302, 303, 307, 308])
 const manifestType = 'application/vnd.oci.image.manifest.v1+json'
 const chartType = 'application/vnd.cncf.helm.chart.content.v1.tar+gzip'
 
@@ -145,9 +145,9 @@ const createHttpClient = (outbound: Outbound, { url: base, login }: ChartReposit
       })
       if (answer.status === 200) return readAll(answer)
       answer.body.destroy()
-      if (!redirects.has(answer.status)) throw answered('the chart', answer.status)
-      const next = URL.parse(answer.headers.location ?? '', target.href)
-      if (next === null || hops === maxRedirects || (target.protocol === 'https:' && next.protocol !== 'https:'))
+      if (!isRedirect(answer.status)) throw answered('the chart', answer.status)
+      const next = redirectTarget(target, answer.headers.location)
+      if (next === null || hops === maxRedirects)
         throw failed('repository_answer', 'The repository redirects to an address that is not allowed.')
       target = next
     }

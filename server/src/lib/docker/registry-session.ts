@@ -8,6 +8,7 @@ import { Readable } from 'node:stream'
 import type { Outbound } from '../net/outbound.ts'
 import type { OutboundStream } from '../net/outbound-stream.ts'
 import { isPrivateHost } from '../net/private-host.ts'
+import { isRedirect, redirectTarget } from '../net/redirects.ts'
 import type { Secret } from '../secret.ts'
 
 export type RegistryLogin = Secret<{ username: string; password: string }>
@@ -50,7 +51,6 @@ interface Followed {
 
 const maxTokenBytes = 128 << 10
 const maxRedirects = 5
-const redirects = new Set([301, 302, 303, 307, 308])
 const writes = new Set(['POST', 'PATCH', 'PUT'])
 
 export const isHub = (host: string): boolean => /^((index|hub|registry-1|www)\.)?docker\.(io|com)$/.test(host)
@@ -119,9 +119,8 @@ export const createRegistrySession = (
 
   /** The target of a redirect. From https it may only lead to https. */
   const targetOf = (from: URL, { headers }: OutboundStream): URL => {
-    const target = URL.parse(headers.location ?? '', from.href)
-    if (target === null || (from.protocol === 'https:' && target.protocol !== 'https:'))
-      throw new RegistryError('failed', 'The registry redirects to an address that is not allowed.')
+    const target = redirectTarget(from, headers.location)
+    if (target === null) throw new RegistryError('failed', 'The registry redirects to an address that is not allowed.')
     return target
   }
 
@@ -138,7 +137,7 @@ export const createRegistrySession = (
       const headers = { ...options.headers, ...(sends ? { authorization: authorization! } : {}) }
       const { signal: own, ...rest } = options
       const answer = await outbound.open({ ...rest, method, url: target, headers, signal: signalOf(own) })
-      if (!redirects.has(answer.status) || writes.has(method)) return { answer, challenge: challengeOf(target, answer) }
+      if (!isRedirect(answer.status) || writes.has(method)) return { answer, challenge: challengeOf(target, answer) }
       answer.body.destroy()
       if (hops === maxRedirects) throw new RegistryError('failed', 'The registry redirects in a loop.')
       target = targetOf(target, answer)

@@ -90,7 +90,7 @@ const exposedBy = (text: string): number[] => {
     let stage = stages.at(-1)
     while (stage !== undefined) {
       for (const each of stage.instructions)
-        if (each.kind === 'other' && each.word === 'EXPOSE') for (const port of numbersIn(each.rest)) ports.add(port)
+        if (each.kind === 'setting' && each.word === 'EXPOSE') for (const port of numbersIn(each.rest)) ports.add(port)
       const base = byName.get(stage.base.toLowerCase())
       byName.delete(stage.name)
       stage = base === stage ? undefined : base

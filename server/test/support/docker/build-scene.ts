@@ -48,9 +48,16 @@ export interface BuildSceneOptions {
   diskReserveMb?: number
   /** Of the caches of an organization. */
   cacheMb?: number
+  /** Of one download. */
+  downloadBytes?: number
 }
 
-export const openBuildScene = async ({ concurrency = 4, diskReserveMb, cacheMb }: BuildSceneOptions = {}) => {
+export const openBuildScene = async ({
+  concurrency = 4,
+  diskReserveMb,
+  cacheMb,
+  downloadBytes,
+}: BuildSceneOptions = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
   const dataDir = mkdtempSync(join(tmpdir(), 'slipway-builds-'))
@@ -69,6 +76,7 @@ export const openBuildScene = async ({ concurrency = 4, diskReserveMb, cacheMb }
     dataDir,
     database: undefined as never,
     network: createOutbound({ allow: ['loopback'] }),
+    downloadBytes,
     log: createLog('silent'),
     clock: systemClock,
     concurrency,
