@@ -172,9 +172,9 @@ test('a broken Dockerfile ends in build_failed with its last lines', async () =>
   await fails(build(stage, { targetStage: 'other' }), 'build_failed')
 })
 
-test('an ADD from an address is refused before anything is built', async () => {
-  const name = await repository({ Dockerfile: 'FROM busybox:1\nADD http://127.0.0.1:1/x /x\n' })
-  assert.match((await fails(build(name), 'build_refused')).message, /ADD/)
+test('an ADD from a git repository is refused before anything is built', async () => {
+  const name = await repository({ Dockerfile: 'FROM busybox:1\nADD git@127.0.0.1:a/b.git /x\n' })
+  assert.match((await fails(build(name), 'build_refused')).message, /ADD .* is the address of a git repository/)
 })
 
 test('a build past its time ends in build_timeout, and no container of it is left', async () => {
