@@ -14,7 +14,7 @@ import { createVolumeOwners } from './volume-owners.ts'
 import type { Volumes } from './volumes.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
-  isEngineError(error) && /network .*not found|could not find network/i.test(error.message)
+  isEngineError(error) && /network .*not found|could not find (network|bridge)/i.test(error.message)
 
 export const isNameTaken = (error: unknown): boolean =>
   isEngineError(error, 409) && /already in use/i.test(error.message)
@@ -149,7 +149,7 @@ export const createCreator = ({ engine, networks, images, volumes, inspect }: Cr
       try {
         await start(id).catch(async (error: unknown) => {
           if (!isNetworkMissing(error)) throw error
-          networks.forget(environmentId)
+          await networks.dropBroken(environmentId)
           await networks.ensure(environmentId)
           await start(id)
         })
