@@ -42,7 +42,8 @@ const cleaned = (message: string): string =>
   message
     .replaceAll(/\/[^\s"':]*\/(?:overlay2|aufs|btrfs|zfs|vfs|containers|volumes|containerd)\/[^\s"':]*/g, insideOfStore)
     .replaceAll(/\b[0-9a-f]{64}\b/g, 'the container')
-    .replaceAll(/\bslipway-[\w.-]+/g, 'the container')
+    .replaceAll(/\bslipway-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, 'of the environment')
+    .replaceAll(/\bslipway-[\w.-]+/g, 'of the service')
     .replaceAll(/\s+/g, ' ')
     .trim()
     .slice(0, mostChars)
