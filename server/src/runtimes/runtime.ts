@@ -8,6 +8,7 @@ import type { AppObjects, AppSettings, AppToRun, Told } from './apps.ts'
 import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
 import type { Placement } from './placement.ts'
+import type { Trouble } from './trouble.ts'
 
 /** A service inside its cluster: a pod is found by both, a container by the second. */
 export interface ServiceKey {
@@ -161,8 +162,8 @@ export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 
 
 const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'])
 
-/** Whether an instance in this state has to be started; the engine looks after what only crashed. */
-export const isDown = ({ state }: { state: InstanceState }): boolean => down.has(state)
+/** Whether an instance has to be started or replaced; the engine looks after what only crashed. */
+export const isDown = (of: Pick<Instance, 'state' | 'trouble'>): boolean => down.has(of.state) || !!of.trouble?.needsNew
 
 export interface LastExit {
   exitCode: number
@@ -195,6 +196,7 @@ export interface Instance {
   ports: readonly number[]
   /** It was ready, and says no now: it gets no requests. */
   unready?: boolean
+  trouble?: Trouble
   /** The machine of its cluster that it is on, where that has several. */
   machine?: string
   /** Of a task's execution, which only `owned` tells: the task's id. */
@@ -266,6 +268,8 @@ export interface TaskEnd {
   /** It took longer than it may and was stopped. */
   timedOut: boolean
   outputs: TaskOutputs
+  /** Of a program that could not be started: why, as a whole sentence; absent where that is not known. */
+  notStarted?: string
 }
 
 /** Something that runs to completion: a job, a migration, a backup. */

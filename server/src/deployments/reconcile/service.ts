@@ -168,7 +168,8 @@ const makeEqual = async (
   const isMore = others.length > 0 && mayEnd
   if (isLess) log.info({ serviceId }, 'instances are missing: restarting them')
   if (isMore) log.info({ serviceId }, 'instances of another version are left: removing them')
-  const needsImage = isLess && current.length < service.instances
+  const kept = current.filter(({ trouble }) => trouble?.needsNew !== true)
+  const needsImage = isLess && kept.length < service.instances
   const restored =
     isLess || isMore ? await restore(parts, cluster, { service, current, needsImage, tell }, signal) : null
   if (restored === 'lost') return true

@@ -33,7 +33,8 @@ interface Shown {
   restarts: Restarts | null
 }
 
-const isServing = ({ state, unready }: Instance): boolean => state === 'running' && unready !== true
+const isServing = ({ state, unready, trouble }: Instance): boolean =>
+  state === 'running' && unready !== true && trouble === undefined
 
 const runningStateOf = (service: Known, current: readonly Instance[]): string => {
   if (service.desired !== 'RUNNING') return 'STOPPED'
@@ -67,6 +68,8 @@ const problemOf = (state: string, current: readonly Instance[], restarts: Restar
   if (state !== 'ERROR' && state !== 'WARNING') return null
   const [told] = current.flatMap((each) => each.told?.message ?? [])
   if (told !== undefined) return { code: 'app_unhealthy', message: told }
+  const [trouble] = current.flatMap((each) => each.trouble ?? [])
+  if (trouble !== undefined) return { code: 'instance_failing', message: trouble.message }
   if (restarts !== null) {
     const times = restarts.restart_count === 1 ? 'once' : `${restarts.restart_count} times`
     const code = restarts.oom_killed ? 'out_of_memory' : 'crash_loop'

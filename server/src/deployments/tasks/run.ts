@@ -115,13 +115,13 @@ const runAttempt = async (
   releaseId: string | null,
   tail: ReturnType<typeof createTail>,
   signal: AbortSignal,
-): Promise<Pick<TaskEnd, 'exitCode' | 'oomKilled'>> => {
+): Promise<Pick<TaskEnd, 'exitCode' | 'oomKilled' | 'notStarted'>> => {
   const given = await giveState(claim, wanted, releaseId, task.attempt, signal)
   const run = claim.cluster.runtime.run(withState(task, given.text), tail.add, signal, given.once)
   const end = await run.catch((error: unknown) => {
     throw given.isKept && isLost(error) ? stateUnknown() : error
   })
-  const { exitCode, oomKilled, timedOut } = end
+  const { exitCode, oomKilled, timedOut, notStarted } = end
   claim.ended?.(exitCode)
   const isGood = exitCode === 0 && !timedOut
   const hasMoved = isGood && wanted.event === 'MIGRATE' && wanted.spec.state === 'ELSEWHERE'
@@ -132,7 +132,7 @@ const runAttempt = async (
   }
   if (isGood && claim.told !== undefined) await claim.told(parseOutputs((path) => textOf(end.outputs, path)))
   else if (isGood && tellsOutputs.has(wanted.event)) await saveOutputs(claim, end)
-  return { exitCode, oomKilled }
+  return { exitCode, oomKilled, ...(notStarted === undefined ? {} : { notStarted }) }
 }
 
 /** Fails as the task does. Its execution stays until the claim's owner has written down how it ended. */

@@ -1,6 +1,8 @@
 /** The tasks of a service: which one an event runs, what a runtime is told of it, and what its end means. Pure. */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { explainExitCode } from '../../lib/exit-codes.ts'
+import { withLastWords } from '../../lib/last-words.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Task, TaskEnd, Workload } from '../../runtimes/runtime.ts'
 import { reservedPrefixes } from '../../variables/built-in.ts'
@@ -103,7 +105,7 @@ export const createTail = (secrets: readonly string[], logLine: (line: string) =
 
 /** Null for an end as it should be. */
 export const failureOf = (
-  { exitCode, oomKilled }: Pick<TaskEnd, 'exitCode' | 'oomKilled'>,
+  { exitCode, oomKilled, notStarted }: Pick<TaskEnd, 'exitCode' | 'oomKilled' | 'notStarted'>,
   memoryMb: number,
   lines: string[],
 ): DeploymentError | null => {
@@ -116,5 +118,6 @@ export const failureOf = (
       },
     )
   if (exitCode === 0) return null
-  return new DeploymentError('task_failed', `The job exited with code ${exitCode}.`, { lines })
+  const how = `The job exited with code ${exitCode}: ${explainExitCode(exitCode)}.`
+  return new DeploymentError('task_failed', withLastWords(how, lines, notStarted), { lines })
 }

@@ -15,7 +15,7 @@ export const readIdle = (
   const idle: Record<string, number> = {}
   for (const { state, serviceId, targets } of routes)
     for (const upstream of state === 'up' ? targets.map(upstreams.of) : []) {
-      const isBusy = upstream.inFlight > 0 || upstream.upgrades > 0 || upstream.connections.size > 0
+      const isBusy = upstream.inFlight > 0 || upstream.connections.size > 0
       if (onlyUsed && !isBusy && !upstream.wasUsed) continue
       const ms = isBusy ? 0 : Math.floor(now - upstream.usedAt)
       idle[serviceId] = Math.min(idle[serviceId] ?? ms, ms)

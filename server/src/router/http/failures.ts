@@ -23,10 +23,13 @@ export class ClosedError extends Error {
   }
 }
 
-/** What the target sent is not a response. */
+/** What the target sent is not a response. `fault`: why, as the end of a sentence. */
 export class MalformedError extends Error {
-  constructor() {
-    super('its response is malformed')
+  readonly fault: string
+
+  constructor(fault: string) {
+    super(`its response is not valid HTTP: ${fault}`)
+    this.fault = fault
   }
 }
 

@@ -10,6 +10,7 @@ const statuses: Partial<Record<PageName, number>> = {
   method: 12,
   protocol: 12,
   malformed: 13,
+  path: 13,
   misdirected: 13,
   unasked: 12,
   elsewhere: 12,

@@ -36,7 +36,7 @@ const dropped = new Set([
 
 const isLength = (text: string): boolean => lengthOf(text) >= 0
 const methods: ReadonlySet<string> = new Set(METHODS)
-const target = /^\/[!"$-~]*$/
+const target = /^\/[!"$-~\x80-\xff]*$/
 const value = /^[\t\x20-\x7e\x80-\xff]*$/
 
 /** As they were received, with one `host` and one `cookie`, which HTTP/2 may have cut in pieces. */
@@ -256,8 +256,8 @@ class StreamInbound implements Inbound {
     if (!this.stream.closed) this.stream.close(NGHTTP2_INTERNAL_ERROR)
   }
 
-  sendPage(name: PageName, added: readonly string[]): void {
-    const { status, headers, body } = renderPage(name, this.host, this.headers.accept)
+  sendPage(name: PageName, added: readonly string[], why?: string): void {
+    const { status, headers, body } = renderPage(name, this.host, this.headers.accept, why)
     this.sendPlain(status, [...headers, ...added], body)
   }
 

@@ -60,7 +60,8 @@ export interface Inbound extends Origin {
   end(trailers: readonly string[]): void
   /** Ends a response that cannot be completed. */
   breakOff(): void
-  sendPage(name: PageName, added: readonly string[]): void
+  /** `why`: as `renderPage` takes it. */
+  sendPage(name: PageName, added: readonly string[], why?: string): void
   /** A response of our own; headers are flat. */
   sendPlain(status: number, headers: readonly string[], body: string): void
 }

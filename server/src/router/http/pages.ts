@@ -10,7 +10,15 @@ export type PageName =
   | 'crowded'
   | 'unreachable'
   | 'silent'
+  | 'invalid'
   | 'malformed'
+  | 'largeHead'
+  | 'late'
+  | 'hosts'
+  | 'framing'
+  | 'path'
+  | 'otherHost'
+  | 'withBody'
   | 'method'
   | 'coding'
   | 'protocol'
@@ -28,7 +36,8 @@ export type PageName =
 
 interface Words {
   status: number
-  message(host: string): string
+  /** `why`: what is wrong, as the end of a sentence, or the limit; '' if only the page says it. */
+  message(host: string, why: string): string
   retryAfterSeconds?: number
   challenge?: string
 }
@@ -71,10 +80,37 @@ const words: Record<PageName, Words> = {
     status: 413,
     message: (host) => `The body of this request is larger than the service at ${host} accepts.`,
   },
-  headers: { status: 502, message: (host) => `The service at ${host} answered with headers that are too large.` },
+  headers: {
+    status: 502,
+    message: (host, limit) => `The service at ${host} answered with headers that are larger than ${limit}.`,
+  },
+  invalid: {
+    status: 502,
+    message: (host, why) => `The answer of the service at ${host} is not valid HTTP: ${why}.`,
+  },
   unreachable: { status: 502, message: (host) => `The service at ${host} cannot be reached.` },
   silent: { status: 504, message: (host) => `The service at ${host} did not answer in time.` },
-  malformed: { status: 400, message: () => 'The request is malformed.' },
+  malformed: {
+    status: 400,
+    message: (_, why) => (why === '' ? 'The request is malformed.' : `The request is not valid HTTP: ${why}.`),
+  },
+  hosts: {
+    status: 400,
+    message: () => 'The request must have one Host header: a name or an address, and perhaps a port.',
+  },
+  framing: {
+    status: 400,
+    message: () => 'Where the body of the request ends is not clear: it has a Transfer-Encoding where it may not.',
+  },
+  path: {
+    status: 400,
+    message: () =>
+      'Programs read the path of the request differently: this host does not accept `.` and `..` as parts of it, backslashes, %2F, %5C and %00.',
+  },
+  otherHost: { status: 400, message: () => 'The request names another host than its Host header.' },
+  withBody: { status: 400, message: () => 'A request for another protocol must not have a body.' },
+  largeHead: { status: 431, message: (_, limit) => `The headers of the request are larger than ${limit}.` },
+  late: { status: 408, message: () => 'The headers of the request did not arrive in time.' },
   method: { status: 405, message: () => 'This method is not allowed here.' },
   protocol: { status: 505, message: (host) => `The service at ${host} does not support this version of HTTP.` },
   misdirected: {
@@ -101,11 +137,11 @@ const html = (title: string, message: string): string =>
   `<title>${title}</title><style>body{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:20vh auto;` +
   `padding:0 1rem;overflow-wrap:anywhere}</style></head><body><h1>${title}</h1><p>${escapeHtml(message)}</p></body></html>\n`
 
-/** `accept` is the request's Accept header. */
-export const renderPage = (name: PageName, host: string, accept: string | undefined): Page => {
+/** `accept` is the request's Accept header; `why`: see `Words.message`. */
+export const renderPage = (name: PageName, host: string, accept: string | undefined, why = ''): Page => {
   const { status, message, retryAfterSeconds, challenge } = words[name]
   const error = STATUS_CODES[status] ?? 'Error'
-  const text = message(host === '' ? 'this address' : host.slice(0, 253))
+  const text = message(host === '' ? 'this address' : host.slice(0, 253), why)
   const asHtml = accept?.includes('text/html') ?? false
   const body = asHtml ? html(`${status} ${error}`, text) : `${JSON.stringify({ status, error, message: text })}\n`
   const headers = [

@@ -11,7 +11,7 @@ import { absence, checkPresence } from '../table/presence.ts'
 import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
 import { markSuspect, type Upstream } from '../table/upstreams.ts'
 import { type Admission, addedHeaders, admit, dressedFor, pickFor } from './admission.ts'
-import { clientGone, codeOf, isReset, isSilence, LateError, TooLarge, unwanted } from './failures.ts'
+import { clientGone, codeOf, isReset, isSilence, LateError, MalformedError, TooLarge, unwanted } from './failures.ts'
 import { headersForClient, isSecure } from './headers.ts'
 import type { Answerer, Inbound, RequestSink } from './inbound.ts'
 import type { PageName } from './pages.ts'
@@ -285,7 +285,9 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     if (error instanceof TooLarge && error.of === 'body') return this.answer('tooLarge')
     this.fail(upstream, error)
     if (isSilence(error)) return this.answer('silent')
-    this.answer(error instanceof TooLarge ? 'headers' : 'unreachable')
+    if (error instanceof MalformedError) return this.answer('invalid', error.fault)
+    if (error instanceof TooLarge) return this.answer('headers', `${this.entry!.rules.headerBytes >> 10} kB`)
+    this.answer('unreachable')
   }
 
   /** The time for the whole request, or for a connection, is over. */
@@ -311,10 +313,10 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     return entry === undefined || entry.rules.isPlain ? [] : addedHeaders(entry, this.inbound.headers.origin)
   }
 
-  private answer(page: PageName): void {
+  private answer(page: PageName, why?: string): void {
     this.settle()
     this.isGone = true
-    this.inbound.sendPage(page, this.added())
+    this.inbound.sendPage(page, this.added(), why)
   }
 
   private release(): Upstream | undefined {

@@ -21,11 +21,11 @@ const hasPlainEnd = (host: string): boolean => {
 const pathOrRefusal = (head: RequestHead): { path: string } | PageName => {
   const { host = '', coding, target } = head
   if (head.method === 'CONNECT') return 'method'
-  if (!head.hasHost || !hasPlainEnd(host)) return 'malformed'
-  if (coding !== undefined && (head.contentLength >= 0 || head.isOld)) return 'malformed'
+  if (!head.hasHost || !hasPlainEnd(host)) return 'hosts'
+  if (coding !== undefined && (head.contentLength >= 0 || head.isOld)) return 'framing'
   if (coding !== undefined && coding.toLowerCase() !== 'chunked') return 'coding'
   const path = target.startsWith('/') ? target : pathOfAbsolute(target, host)
-  return path === null ? 'malformed' : { path }
+  return path === null ? 'otherHost' : { path }
 }
 
 /** Hosts repeat: what is known of the last ones need not be computed again. */

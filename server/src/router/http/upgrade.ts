@@ -27,21 +27,24 @@ const linger = (client: Socket): void => {
   client.resume()
 }
 
-const refuse = ({ socket, headers: { accept }, host }: Http1Client, name: PageName, added: readonly string[] = []) => {
-  const { status, headers, body } = renderPage(name, host, accept)
+const refuse = (
+  { socket, headers: { accept }, host }: Http1Client,
+  name: PageName,
+  added: readonly string[] = [],
+  why?: string,
+) => {
+  const { status, headers, body } = renderPage(name, host, accept, why)
   socket.end(rawHead(status, '', [...headers, ...added, 'connection', 'close']) + body)
   linger(socket)
 }
 
-const openTunnel = (traffic: Traffic, upstream: Upstream, client: Socket, far: Socket): void => {
-  const { upgrades } = traffic.counts
+/** `ended`: called when the client's side is gone. */
+const openTunnel = ({ counts: { upgrades } }: Traffic, client: Socket, far: Socket, ended: () => void): void => {
   upgrades.total++
   upgrades.open++
-  upstream.upgrades++
   const onEnd = (): void => {
     upgrades.open--
-    upstream.upgrades--
-    upstream.usedAt = performance.now()
+    ended()
   }
   join(client, far, { halfClosedMs, onEnd })
 }
@@ -96,6 +99,12 @@ interface Handshake {
   admittedBy: Rules | undefined
 }
 
+/** Of an answer that Node cannot read. */
+const faultOf = (error: NodeJS.ErrnoException): string | null => {
+  if (error.code === 'HPE_HEADER_OVERFLOW') return 'its headers are too large'
+  return error.code?.startsWith('HPE_') ? 'its head cannot be read' : null
+}
+
 const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolean, error: Error): void => {
   const { traffic, req, client } = handshake
   if (client.destroyed) return
@@ -104,7 +113,9 @@ const onFailure = (handshake: Handshake, upstream: Upstream, isConnected: boolea
   if (isConnected || pauseMs === undefined) {
     traffic.counts.failures++
     traffic.report(`${req.host}: upgrade at ${upstream.key} failed: ${error.message}`)
-    refuse(req, 'unreachable')
+    const fault = faultOf(error)
+    if (fault === null) refuse(req, 'unreachable')
+    else refuse(req, 'invalid', [], fault)
     return
   }
   traffic.counts.retries++
@@ -141,12 +152,16 @@ const shake = (handshake: Handshake) => {
   }
   out.on('socket', (socket) => socket.once('connect', () => (isConnected = true)))
   out.on('upgrade', (answer, far: Socket, farHead) => {
-    settle()
-    if (client.destroyed) return far.destroy()
+    client.off('close', abandon)
+    if (client.destroyed) {
+      settle()
+      return far.destroy()
+    }
     passSwitch(dress(answer), answer, client)
     if (farHead.length > 0) client.write(farHead)
     if (head.length > 0) far.write(head)
-    openTunnel(traffic, upstream, client, far)
+    // It counts as a request in progress until it ends, so that a rollout keeps its instance for the drain time.
+    openTunnel(traffic, client, far, settle)
   })
   out.on('response', (answer) => {
     answer.once('close', settle)
@@ -201,7 +216,7 @@ export const forwardUpgrade = (traffic: Traffic, req: Http1Client, head: Buffer,
   if (typeof wanted === 'string') return refuse(req, wanted)
   req.host = wanted.host
   req.path = wanted.path
-  if (req.bodyLength !== 0) return refuse(req, 'malformed')
+  if (req.bodyLength !== 0) return refuse(req, 'withBody')
   const verdict = judgeTls(traffic, req)
   if (verdict?.kind === 'misdirected') return refuse(req, 'misdirected')
   if (verdict?.kind === 'unanswered') return refuse(req, 'unasked')

@@ -11,6 +11,9 @@ export interface BodySink {
   onBody(bytes: Buffer, from: number, to: number): void
 }
 
+/** Why a body is malformed, as the end of a sentence. */
+export const badChunks = 'the chunks of its body cannot be read'
+
 const mostDigits = 12
 const mostExtensionBytes = 4096
 const mostTrailerBytes = 16_384

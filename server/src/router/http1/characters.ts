@@ -6,8 +6,11 @@ const tableOf = (pattern: RegExp): Uint8Array =>
 export const isToken = tableOf(/[!#$%&'*+.^_`|~0-9A-Za-z-]/)
 /** Of values of headers: everything but control characters; a tab is allowed. */
 export const isValue = tableOf(/[\t\x20-\x7e\x80-\xff]/)
-/** Of a request's target: everything of ASCII that is visible, but for `#`, behind which programs read differently. */
-export const isTarget = tableOf(/[!"$-~]/)
+/**
+ * Of a request's target: everything of ASCII that is visible, but for `#`, behind which programs read differently; and
+ * bytes that are not ASCII, which many clients send unencoded (`/café`) and programs take for their encoded form.
+ */
+export const isTarget = tableOf(/[!"$-~\x80-\xff]/)
 /** The digit that a byte is in base 16; 255 for none. */
 export const hexDigits = Uint8Array.from({ length: 256 }, (_, code) => {
   const digit = Number.parseInt(String.fromCharCode(code), 16)

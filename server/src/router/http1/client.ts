@@ -12,7 +12,7 @@ import { silenceFor } from '../http/silence.ts'
 import { usual } from '../policy.ts'
 import type { Holding } from '../shares.ts'
 import { hstsHeader, isEncrypted } from '../tls/guard.ts'
-import { BodyReader } from './body.ts'
+import { BodyReader, badChunks } from './body.ts'
 import { carriageReturn, lineFeed } from './characters.ts'
 import { malformed, more, tooLarge } from './head.ts'
 import { linesOf } from './lists.ts'
@@ -31,11 +31,6 @@ const isPreface = (bytes: Buffer): boolean =>
 const aliveProbeMs = 30_000
 /** A client that still sends is given time to read why it is not served. */
 const lingerMs = 2_000
-
-const statusOf = new Map([
-  [malformed, 400],
-  [tooLarge, 431],
-])
 
 type Stage =
   /** Nothing of a request has come. */
@@ -170,7 +165,8 @@ export class Http1Client implements Inbound, Limited {
         }
         const behind = this.head.read(bytes, at, end, this.owner.limits.headerBytes)
         if (behind === more) return this.holdHead(bytes.subarray(at))
-        if (behind < 0) return this.refuse(statusOf.get(behind)!)
+        if (behind === tooLarge) return this.refuse('largeHead', `${this.owner.limits.headerBytes >> 10} kB`)
+        if (behind < 0) return this.refuse('malformed', this.head.fault)
         at = behind
         this.isFresh = false
         if (this.head.isUpgrade) {
@@ -180,7 +176,7 @@ export class Http1Client implements Inbound, Limited {
         this.begin()
       } else if (!this.body.isDone && this.isTaken) {
         at = this.body.read(bytes, at, end, this)
-        if (at === malformed) return this.refuse(400)
+        if (at === malformed) return this.refuse('malformed', badChunks)
         this.afterBody()
       } else return this.holdBack(bytes.subarray(at))
     }
@@ -370,8 +366,8 @@ export class Http1Client implements Inbound, Limited {
     this.socket.destroy()
   }
 
-  sendPage(name: PageName, added: readonly string[]): void {
-    const { status, headers, body } = renderPage(name, this.host, this.head.headers.accept)
+  sendPage(name: PageName, added: readonly string[], why?: string): void {
+    const { status, headers, body } = renderPage(name, this.host, this.head.headers.accept, why)
     this.sendPlain(status, [...headers, ...added], body)
   }
 
@@ -429,8 +425,8 @@ export class Http1Client implements Inbound, Limited {
     this.lateAt = performance.now() + lingerMs
   }
 
-  /** What it sends is not, or is no longer, a request. */
-  refuse(status: number): void {
+  /** What it sends is not, or is no longer, a request. `why`: as `renderPage` takes it. */
+  private refuse(name: PageName, why: string): void {
     const { answerer } = this
     this.answerer = null
     this.sink = null
@@ -439,7 +435,10 @@ export class Http1Client implements Inbound, Limited {
     this.stage = 'closing'
     if (isSilent) this.socket.destroy()
     else {
-      this.sayHead(status, reasonOf(status), linesWithLength([], 0), false, this.standing)
+      // Of a head that is not whole, what the client accepts is not known.
+      const { status, headers, body } = renderPage(name, '', undefined, why)
+      this.sayHead(status, reasonOf(status), linesWithLength(headers, body.length), false, this.standing)
+      this.outlet.say(body)
       this.flush()
       this.linger()
     }
@@ -447,7 +446,7 @@ export class Http1Client implements Inbound, Limited {
   }
 
   onLate(now: number) {
-    if (this.stage === 'head') return this.refuse(408)
+    if (this.stage === 'head') return this.refuse('late', '')
     if (this.stage === 'idle' || this.stage === 'closing') return void this.socket.destroy()
     if (this.silenceMs === 0) this.lateAt = 0
     else if (this.movedAt + this.silenceMs > now) this.lateAt = this.movedAt + this.silenceMs

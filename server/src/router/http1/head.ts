@@ -34,11 +34,15 @@ export const lengthOf = (text: string): number => {
   return Number.isSafeInteger(length) ? length : malformed
 }
 
+const badLine = 'a header line has a control character, or does not end in CR LF'
+
 const noNames: ReadonlySet<string> = new Set()
 
 export abstract class Head {
   /** As received, once all of it is here. */
   text = ''
+  /** Of a malformed one: why, as the end of a sentence. */
+  fault = ''
   /** -1: none was said. */
   contentLength = -1
   /** The values of these headers, joined where there are several. */
@@ -66,6 +70,7 @@ export abstract class Head {
 
   reset(): void {
     this.text = ''
+    this.fault = ''
     this.contentLength = -1
     this.connection = undefined
     this.coding = undefined
@@ -75,6 +80,11 @@ export abstract class Head {
     this.isUnusual = false
     this.list = null
     this.named = null
+  }
+
+  protected refuse(fault: string): typeof malformed {
+    this.fault = fault
+    return malformed
   }
 
   /**
@@ -104,7 +114,8 @@ export abstract class Head {
       const name = at
       while (at < end && isToken[bytes[at]!] === 1) at++
       if (at === end) return more
-      if (at === name || bytes[at] !== colon) return malformed
+      if (at === name && (first === space || first === tab)) return this.refuse('a header is folded into several lines')
+      if (at === name || bytes[at] !== colon) return this.refuse('a header line is not of the form "Name: value"')
       const nameEnd = at++
       while (at < end && (bytes[at] === space || bytes[at] === tab)) at++
       const value = at
@@ -112,7 +123,7 @@ export abstract class Head {
       if (at === end) return more
       let valueEnd = at
       if (bytes[at] === carriageReturn && ++at === end) return more
-      if (bytes[at] !== lineFeed || (at === valueEnd && !this.takesLineFeeds)) return malformed
+      if (bytes[at] !== lineFeed || (at === valueEnd && !this.takesLineFeeds)) return this.refuse(badLine)
       if (value !== nameEnd + 2 || bytes[nameEnd + 1] !== space || at === valueEnd) this.isUnusual = true
       while (valueEnd > value && (bytes[valueEnd - 1] === space || bytes[valueEnd - 1] === tab)) {
         valueEnd--
@@ -134,9 +145,16 @@ export abstract class Head {
   private readEnd(bytes: Buffer, base: number, from: number, end: number): number {
     let at = from
     if (bytes[at] === carriageReturn && ++at === end) return more
-    if (bytes[at] !== lineFeed || (at === from && !this.takesLineFeeds)) return malformed
+    if (bytes[at] !== lineFeed || (at === from && !this.takesLineFeeds)) return this.refuse(badLine)
     this.fieldsTo = from - base
     return at + 1
+  }
+
+  /** The value of a Content-Length: `kept`, unless it can be read in two ways. */
+  protected readLength(bytes: Buffer, from: number, to: number): number {
+    if (this.contentLength !== -1) return this.refuse('it has more than one Content-Length')
+    this.contentLength = lengthOf(bytes.toString('latin1', from, to))
+    return this.contentLength === malformed ? this.refuse('its Content-Length is not a number') : kept
   }
 
   private cut(from: number, to: number): void {

@@ -2,7 +2,7 @@
 import { METHODS } from 'node:http'
 import { isSaidByUs, passedToTarget, saidByUs } from '../http/headers.ts'
 import { carriageReturn, isTarget, isToken, lineFeed, space } from './characters.ts'
-import { dropped, Head, kept, lengthOf, malformed, more, namesToAsk, says } from './head.ts'
+import { dropped, Head, kept, more, namesToAsk, says } from './head.ts'
 import { linesOf } from './lists.ts'
 
 const methods: ReadonlyMap<string, string> = new Map(METHODS.map((method) => [method, method]))
@@ -11,6 +11,9 @@ const longestMethod = Math.max(...METHODS.map(({ length }) => length))
 const withBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH'])
 
 const version = Buffer.from('HTTP/1.')
+const badMethod = 'its first line does not begin with a method of HTTP and a space'
+const badTarget = 'its path has a control character, a space or a "#"'
+const badVersion = 'its first line does not end with HTTP/1.1 or HTTP/1.0 and CR LF'
 const forwardedPrefix = 12
 
 const asked = namesToAsk([
@@ -68,23 +71,24 @@ export class RequestHead extends Head {
     let at = from
     const method = at
     while (at < end && isToken[bytes[at]!] === 1) at++
-    if (at === end) return at - method > longestMethod ? malformed : more
+    if (at === end) return at - method > longestMethod ? this.refuse(badMethod) : more
     // Perhaps an empty line in front of a request.
     if (bytes[at] === carriageReturn && at === method && at + 1 === end) return more
     const known = bytes[at] === space ? methods.get(bytes.toString('latin1', method, at)) : undefined
-    if (known === undefined) return malformed
+    if (known === undefined) return this.refuse(badMethod)
     const target = ++at
     while (at < end && isTarget[bytes[at]!] === 1) at++
     const targetEnd = at
     if (at === end) return more
-    if (bytes[at++] !== space || targetEnd === target) return malformed
+    if (bytes[at++] !== space || targetEnd === target) return this.refuse(badTarget)
     for (let index = 0; index < version.length; index++, at++) {
       if (at === end) return more
-      if (bytes[at] !== version[index]) return malformed
+      if (bytes[at] !== version[index]) return this.refuse(badVersion)
     }
     if (at + 2 >= end) return more
     const digit = bytes[at]! - 48
-    if ((digit !== 0 && digit !== 1) || bytes[at + 1] !== carriageReturn || bytes[at + 2] !== lineFeed) return malformed
+    const isLineEnd = bytes[at + 1] === carriageReturn && bytes[at + 2] === lineFeed
+    if ((digit !== 0 && digit !== 1) || !isLineEnd) return this.refuse(badVersion)
     this.method = known
     this.target = bytes.toString('latin1', target, targetEnd)
     this.isOld = digit === 0
@@ -99,9 +103,7 @@ export class RequestHead extends Head {
         this.host = bytes.toString('latin1', value, valueEnd)
         return kept
       case 'content-length':
-        if (this.contentLength !== -1) return malformed
-        this.contentLength = lengthOf(bytes.toString('latin1', value, valueEnd))
-        return this.contentLength === malformed ? malformed : kept
+        return this.readLength(bytes, value, valueEnd)
       case 'connection':
         this.connection = this.joined(this.connection, bytes, value, valueEnd)
         return dropped

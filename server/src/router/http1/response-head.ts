@@ -5,9 +5,10 @@
  */
 import { headersForClient, hopByHop } from '../http/headers.ts'
 import { carriageReturn, isValue, lineFeed, space } from './characters.ts'
-import { dropped, Head, kept, lengthOf, malformed, more, namesToAsk, says } from './head.ts'
+import { dropped, Head, kept, more, namesToAsk, says } from './head.ts'
 
 const version = Buffer.from('HTTP/1.')
+const badStart = 'its first line is not of the form "HTTP/1.1 200 OK"'
 const asked = namesToAsk(['content-length', 'date', ...hopByHop])
 const printable = /^[\t\x20-\x7e]*$/
 
@@ -40,27 +41,28 @@ export class ResponseHead extends Head {
     return this.isOld ? says(this.connection, 'keep-alive') : !says(this.connection, 'close')
   }
 
-  /** The length of its body, `inChunks` or `untilClose`; `malformed` if it can be read in two ways. */
+  /** The length of its body, `inChunks` or `untilClose`; `malformed`, with a `fault`, if it can be read in two ways. */
   bodyLength(method: string): number {
     const { status, coding, contentLength } = this
-    if (coding !== undefined && contentLength !== -1) return malformed
+    if (coding !== undefined && contentLength !== -1)
+      return this.refuse('it has both a Content-Length and a Transfer-Encoding')
     if (method === 'HEAD' || status === 204 || status === 304) return 0
     if (coding === undefined) return contentLength === -1 ? untilClose : contentLength
     const plain = coding.toLowerCase()
-    if (plain === 'chunked') return this.isOld ? malformed : inChunks
-    return plain === 'identity' ? untilClose : malformed
+    if (plain === 'chunked') return this.isOld ? this.refuse('it is of HTTP/1.0 and has a Transfer-Encoding') : inChunks
+    return plain === 'identity' ? untilClose : this.refuse('its Transfer-Encoding is not "chunked"')
   }
 
   protected readStart(bytes: Buffer, from: number, end: number): number {
     let at = from
     for (let index = 0; index < version.length; index++, at++) {
       if (at === end) return more
-      if (bytes[at] !== version[index]) return malformed
+      if (bytes[at] !== version[index]) return this.refuse(badStart)
     }
     if (at + 5 >= end) return more
     const minor = digitAt(bytes, at)
     const status = digitAt(bytes, at + 2) * 100 + digitAt(bytes, at + 3) * 10 + digitAt(bytes, at + 4)
-    if (!(minor <= 1) || bytes[at + 1] !== space || !(status >= 100)) return malformed
+    if (!(minor <= 1) || bytes[at + 1] !== space || !(status >= 100)) return this.refuse(badStart)
     at += 5
     if (bytes[at] === space) at++
     const reason = at
@@ -68,7 +70,7 @@ export class ResponseHead extends Head {
     const reasonEnd = at
     if (at === end) return more
     if (bytes[at] === carriageReturn && ++at === end) return more
-    if (bytes[at] !== lineFeed || (reasonEnd > reason && bytes[reason - 1] !== space)) return malformed
+    if (bytes[at] !== lineFeed || (reasonEnd > reason && bytes[reason - 1] !== space)) return this.refuse(badStart)
     const text = bytes.toString('latin1', reason, reasonEnd)
     this.isOld = minor === 0
     this.status = status
@@ -80,9 +82,7 @@ export class ResponseHead extends Head {
     const text = bytes.toString('latin1', name, nameEnd).toLowerCase()
     switch (text) {
       case 'content-length':
-        if (this.contentLength !== -1) return malformed
-        this.contentLength = lengthOf(bytes.toString('latin1', value, valueEnd))
-        return this.contentLength === malformed ? malformed : kept
+        return this.readLength(bytes, value, valueEnd)
       case 'connection':
         this.connection = this.joined(this.connection, bytes, value, valueEnd)
         return dropped

@@ -6,7 +6,7 @@ import { connect, type Socket } from 'node:net'
 import { ClosedError, LateError, MalformedError, TooLarge } from '../http/failures.ts'
 import { mostHeaderBytes } from '../policy.ts'
 import type { Target } from '../router.ts'
-import { BodyReader, type BodySink } from './body.ts'
+import { BodyReader, type BodySink, badChunks } from './body.ts'
 import { malformed, more, tooLarge } from './head.ts'
 import { Outlet } from './outlet.ts'
 import { ResponseHead } from './response-head.ts'
@@ -224,9 +224,10 @@ export class TargetConnection implements Limited, BodySink {
         return -1
       }
       if (at === tooLarge) return this.fail(new TooLarge('headers'))
-      if (at === malformed) return this.fail(new MalformedError())
+      if (at === malformed) return this.fail(new MalformedError(head.fault))
       if (head.status >= 200) return this.beginBody(at)
-      if (head.status === 101 || ++this.hints > mostHints) return this.fail(new MalformedError())
+      if (head.status === 101) return this.fail(new MalformedError('it switches to a protocol that nobody asked for'))
+      if (++this.hints > mostHints) return this.fail(new MalformedError('it has too many interim responses'))
       user!.onHint(head)
       if (this.user !== user) return -1
       head.reset()
@@ -237,7 +238,7 @@ export class TargetConnection implements Limited, BodySink {
   private beginBody(at: number): number {
     const { head, user } = this
     const length = head.bodyLength(user!.method)
-    if (length === malformed) return this.fail(new MalformedError())
+    if (length === malformed) return this.fail(new MalformedError(head.fault))
     this.isInBody = true
     const isFramed = user!.onHead(head)
     if (this.user !== user) return -1
@@ -249,7 +250,7 @@ export class TargetConnection implements Limited, BodySink {
     const { body, user } = this
     const at = body.isDone ? from : body.read(bytes, from, end, this)
     if (this.user !== user) return
-    if (at === malformed) this.fail(new MalformedError())
+    if (at === malformed) this.fail(new MalformedError(badChunks))
     else if (body.isDone) this.finish(at === end)
     else user!.onTurn()
   }

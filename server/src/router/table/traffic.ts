@@ -48,7 +48,7 @@ export const findServing = (
 ): HostEntry | PageName => {
   const entry = traffic.table.find(host, path)
   if (entry === undefined) return 'unknown'
-  if (entry === null) return 'malformed'
+  if (entry === null) return 'path'
   if (entry === 'elsewhere') return 'elsewhere'
   if (entry.route.protocol !== protocol) return 'protocol'
   const { state } = entry.route

@@ -13,8 +13,8 @@ export interface Upstream {
   idleMs: number
   /** For gRPC. Nothing is connected before the first stream. */
   readonly sessions: Sessions
+  /** Requests and open tunnels (websockets). */
   inFlight: number
-  upgrades: number
   /** Closes the TCP connections to it; they count as requests in progress. */
   readonly connections: Set<() => void>
   /** Monotonic milliseconds until which others are preferred, since a connection to it failed; 0: it is fine. */
@@ -77,7 +77,6 @@ const createUpstream = (target: Target): Upstream => {
     idleMs: usual.idleMs,
     sessions: createSessions(target),
     inFlight: 0,
-    upgrades: 0,
     connections: new Set(),
     suspectUntil: 0,
     isAbsent: false,

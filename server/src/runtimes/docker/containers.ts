@@ -3,10 +3,12 @@
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
-import { labelOf, labels, parsePlace, taskIdIn } from './describe.ts'
+import { labelOf, labels, networkName, parsePlace, taskIdIn } from './describe.ts'
 import type { Events, Seen } from './events.ts'
+import { isBridgeGone } from './network/bridge.ts'
 import { isOurs } from './network/ports.ts'
 import type { Readiness } from './probes/readiness.ts'
+import { cutOff, type Troubles } from './probes/troubles.ts'
 
 /** A row of the engine's list. */
 export interface ContainerRow {
@@ -16,12 +18,19 @@ export interface ContainerRow {
   /** Unix seconds. */
   Created: number
   Labels: Record<string, string>
+  NetworkSettings?: NetworkSettings
+}
+
+interface NetworkSettings {
+  /** By name. */
+  Networks?: Record<string, { IPAddress: string; NetworkID?: string }> | null
 }
 
 export interface ContainerDetail {
   Id: string
   Config: { User: string; Labels: Record<string, string>; ExposedPorts?: Record<string, object> }
   HostConfig: { ReadonlyRootfs: boolean }
+  NetworkSettings?: NetworkSettings
   RestartCount: number
   State: {
     Status: string
@@ -45,7 +54,7 @@ export interface Containers {
   instanceOf(row: NamedRow): Instance
 }
 
-type NamedRow = Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>
+export type NamedRow = Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>
 
 const states: Record<string, InstanceState> = {
   created: 'created',
@@ -75,6 +84,12 @@ const portsOf = (text: string | undefined): readonly number[] => {
   const place = parsePlace(text)
   return 'address' in place ? place.ports : Object.keys(place.hostPorts).map(Number)
 }
+
+/** '' where it is not said, or where the engine publishes its ports. */
+const networkIdOf = ({ Labels, NetworkSettings }: ContainerRow): string =>
+  'address' in parsePlace(Labels[labels.ports])
+    ? (NetworkSettings?.Networks?.[networkName(Labels[labels.environment] ?? '')]?.NetworkID ?? '')
+    : ''
 
 const nameOf = (row: Pick<ContainerRow, 'Names'>): string => (row.Names[0] ?? '').replace(/^\//, '')
 
@@ -128,13 +143,32 @@ export interface ContainersParts {
   ownerId: string
   events: Events
   readiness: Pick<Readiness, 'isUnready'>
+  troubles: Pick<Troubles, 'of'>
   elsewhere?: string | undefined
 }
 
-export const createContainers = ({ engine, ownerId, events, readiness, elsewhere }: ContainersParts): Containers => {
+export const createContainers = ({
+  engine,
+  ownerId,
+  events,
+  readiness,
+  troubles,
+  elsewhere,
+}: ContainersParts): Containers => {
   const instanceOf = (row: NamedRow): Instance => {
-    const instance = toInstance(row, elsewhere)
-    return readiness.isUnready(row.Id) ? { ...instance, unready: true } : instance
+    const trouble = troubles.of(row.Id)
+    return {
+      ...toInstance(row, elsewhere),
+      ...(readiness.isUnready(row.Id) ? { unready: true } : {}),
+      ...(trouble === undefined ? {} : { trouble }),
+    }
+  }
+
+  /** The list may be a moment old: what it says of a network that is lost is asked for once more. */
+  const confirmCutOff = async (row: ContainerRow, instance: Instance, isGone: boolean): Promise<Instance> => {
+    const { State, NetworkSettings } = await inspect(row.Id)
+    const trouble = State.Running ? cutOff({ ...row, ...(NetworkSettings && { NetworkSettings }) }, isGone) : null
+    return trouble === null ? instance : { ...instance, trouble, unready: true }
   }
 
   const inspect: Containers['inspect'] = (id, signal) =>
@@ -146,10 +180,16 @@ export const createContainers = ({ engine, ownerId, events, readiness, elsewhere
     // The engine tells of an end before it cleans up, and lists the container as running until it has.
     if (instance.state === 'running' && seen?.down !== true && (seen?.exits ?? 0) === 0) {
       const created = new Date(row.Created * 1000).toISOString()
-      return { ...instance, startedAt: seen?.startedAt ?? created }
+      const running = { ...instance, startedAt: seen?.startedAt ?? created }
+      const isGone = elsewhere === undefined && (await isBridgeGone(networkIdOf(row)))
+      if (cutOff(row, isGone) === null) return running
+      return confirmCutOff(row, running, isGone).catch(() => running)
     }
     try {
-      return withSeen(withDetail(instance, await inspect(row.Id)), seen)
+      const detail = await inspect(row.Id)
+      const found = withSeen(withDetail(instance, detail), seen)
+      const trouble = detail.State.Running ? cutOff({ ...row, ...detail, Labels: row.Labels }) : null
+      return trouble === null ? found : { ...found, trouble, unready: true }
     } catch (error) {
       // One that the engine cannot tell of must not hide all others: what the list says of it will do.
       return isEngineError(error, 404) ? { ...instance, state: 'missing' } : instance

@@ -1,18 +1,20 @@
 /** From a request body to an existing container: with its network, image and files, within the limits of the host. */
+import { randomBytes } from 'node:crypto'
 import { pack } from 'tar-stream'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
-import { DeploymentError } from '../../lib/errors.ts'
 import type { Progress, Workload } from '../runtime.ts'
 import type { Containers } from './containers.ts'
-import { type ContainerBody, labels } from './describe.ts'
+import { type ContainerBody, labels, taskName } from './describe.ts'
 import { removeContainer } from './endings.ts'
-import { createWithGiven, type Given } from './given-folders.ts'
+import { createWithGiven, type Given, holderOf } from './given-folders.ts'
 import { type EngineImages, isImageMissing, localName } from './images.ts'
 import type { Networks } from './network/network.ts'
+import { explainRefusal } from './refusals.ts'
+import { createVolumeOwners } from './volume-owners.ts'
 import type { Volumes } from './volumes.ts'
 
 const isNetworkMissing = (error: unknown): boolean =>
-  isEngineError(error) && /network .*not found|could not find network/i.test(error.message)
+  isEngineError(error) && /network .*not found|could not find (network|bridge)/i.test(error.message)
 
 export const isNameTaken = (error: unknown): boolean =>
   isEngineError(error, 409) && /already in use/i.test(error.message)
@@ -21,18 +23,6 @@ export const isNameTaken = (error: unknown): boolean =>
 export const isPlaceTaken = (error: unknown): boolean =>
   isEngineError(error) &&
   /port is already allocated|address already in use|failed to bind|does not belong to any of this/i.test(error.message)
-
-/** The engine's own words; what the program itself does wrong shows later, as its exit code. */
-const explainStart = (error: unknown): unknown => {
-  if (!isEngineError(error)) return error
-  const [, address] = /listen \w+ ([\d.]+):\d+: bind: cannot assign requested address/.exec(error.message) ?? []
-  if (address !== undefined) {
-    const message = `The engine cannot publish ports at ${address}: its machine does not have this address. Correct the address that the cluster names.`
-    return new DeploymentError('start_failed', message, { cause: error })
-  }
-  const message = `The engine refused to start the service: ${error.message.slice(0, 300)}`
-  return new DeploymentError('start_failed', message, { cause: error })
-}
 
 const isRoot = (user: string): boolean => ['', '0', 'root'].includes(user.split(':')[0]!)
 
@@ -100,7 +90,9 @@ export const createCreator = ({ engine, networks, images, volumes, inspect }: Cr
     const { Config, HostConfig } = await inspect(id)
     if (HostConfig.ReadonlyRootfs) return
     const body = await packFiles(files, isRoot(Config.User) ? 0o400 : 0o444, folders)
-    await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body })
+    await engine.call('PUT', `/containers/${id}/archive`, { query: { path: '/' }, body }).catch((error: unknown) => {
+      throw explainRefusal(error)
+    })
   }
 
   const makeAs = (name: string, body: ContainerBody, given: Given): Promise<string> =>
@@ -116,33 +108,53 @@ export const createCreator = ({ engine, networks, images, volumes, inspect }: Cr
   const make = (name: string, body: ContainerBody, given: Given): Promise<string> =>
     volumes.sized(body, (its) => makeAs(name, its, given))
 
+  const giveVolumes = createVolumeOwners({
+    engine,
+    inspect,
+    async withWritable(id, body, work) {
+      if (body.HostConfig.ReadonlyRootfs !== true) return work(id)
+      const taskId = `${body.Labels[labels.revision]}-owner-${randomBytes(6).toString('hex')}`
+      const holder = await post(taskName(taskId), holderOf(body, taskId, []))
+      await work(holder).finally(() => removeContainer(engine, holder))
+    },
+  })
+
   const start = async (id: string) => engine.call('POST', `/containers/${id}/start`, { deadlineMs: 60_000 })
 
+  const create: Creator['create'] = async (name, described, { environmentId, progress, signal }, given) => {
+    const organizationId = described.Labels[labels.organization] ?? ''
+    const named = { ...described, Image: localName(organizationId, described.Image) }
+    const [body] = await Promise.all([fitProcessors(named), networks.ensure(environmentId)])
+    const id = await make(name, body, given).catch(async (error: unknown) => {
+      if (!isImageMissing(error)) throw error
+      await images.restore(organizationId, described.Image, progress, signal)
+      signal.throwIfAborted()
+      return make(name, body, given)
+    })
+    await giveVolumes(id, body, signal)
+    return id
+  }
+
+  /** What callers know how to go on from stays an error of the engine. */
+  const refused = (error: unknown): unknown =>
+    isNameTaken(error) || isPlaceTaken(error) ? error : explainRefusal(error)
+
   return {
-    create: async (name, described, { environmentId, progress, signal }, given) => {
-      const organizationId = described.Labels[labels.organization] ?? ''
-      const named = { ...described, Image: localName(organizationId, described.Image) }
-      const [body] = await Promise.all([fitProcessors(named), networks.ensure(environmentId)])
-      try {
-        return await make(name, body, given)
-      } catch (error) {
-        if (!isImageMissing(error)) throw error
-        await images.restore(organizationId, described.Image, progress, signal)
-        signal.throwIfAborted()
-        return await make(name, body, given)
-      }
-    },
+    create: (...call) =>
+      create(...call).catch((error: unknown) => {
+        throw refused(error)
+      }),
     writeFiles: write,
     start: async (id, environmentId) => {
       try {
         await start(id).catch(async (error: unknown) => {
           if (!isNetworkMissing(error)) throw error
-          networks.forget(environmentId)
+          await networks.dropBroken(environmentId)
           await networks.ensure(environmentId)
           await start(id)
         })
       } catch (error) {
-        throw isPlaceTaken(error) ? error : explainStart(error)
+        throw refused(error)
       }
     },
   }

@@ -31,6 +31,7 @@ import { createPlaces } from './network/places.ts'
 import { createPorts, isFreeHere } from './network/ports.ts'
 import { createReadiness } from './probes/readiness.ts'
 import { createReady } from './probes/ready.ts'
+import { createTroubles } from './probes/troubles.ts'
 import { watchInstances } from './probes/watch.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
@@ -105,7 +106,8 @@ export const createDockerRuntime = ({
     follow({ environmentId, serviceId })
     events.tell({ serviceId, revision, instanceId, kind: isReady ? 'ready' : 'unready' })
   })
-  const containers = createContainers({ engine, ownerId, events, readiness, elsewhere })
+  const troubles = createTroubles()
+  const containers = createContainers({ engine, ownerId, events, readiness, troubles, elsewhere })
   const networks = createNetworks(engine, ownerId, elsewhere)
   const volumes = createVolumes(engine, ownerId)
   const logs = createLogs(engine, containers, events, clock)
@@ -182,7 +184,8 @@ export const createDockerRuntime = ({
     observe: see,
     usage: createUsage(engine, clock),
     watch: (signal) => watchEvents(events, signal),
-    keepAlive: (signal) => watchInstances({ engine, containers, events, hooks, readiness, clock, log }, signal),
+    keepAlive: (signal) =>
+      watchInstances({ engine, containers, events, hooks, readiness, troubles, clock, log }, signal),
     logs: logs.ofService,
     run: tasks.run,
     stopTask: tasks.stop,

@@ -70,7 +70,7 @@ const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null 
 const maxEventLength = 8 << 20
 
 /** Lines of JSON → values, however the bytes are cut. */
-async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
+export async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
   let rest = ''
   stream.setEncoding('utf8')
   for await (const chunk of stream) {

@@ -32,7 +32,7 @@ interface OwnMount {
 const isInside = (path: string, folder: string): boolean => path.startsWith(folder.replace(/\/*$/, '/'))
 
 /** One that is made of the image of another, to hold folders. */
-const holderOf = (body: ContainerBody, taskId: string, folders: readonly string[]): ContainerBody => {
+export const holderOf = (body: ContainerBody, taskId: string, folders: readonly string[]): ContainerBody => {
   const own = body.HostConfig.Mounts as OwnMount[]
   const {
     [labels.owner]: owner = '',

@@ -8,12 +8,13 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
-import type { ContainerRow, Containers } from './containers.ts'
+import type { ContainerDetail, ContainerRow, Containers, NamedRow } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
 import { createEndings } from './endings.ts'
 import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
+import { isAttached } from './probes/troubles.ts'
 
 export interface InstancesParts {
   engine: Engine
@@ -37,6 +38,17 @@ const isSurplus =
   ({ revision, instances }: Workload, { instanceOf }: Pick<Containers, 'instanceOf'>) =>
   (row: ContainerRow): boolean =>
     row.Labels[labels.revision] === revision && instanceOf(row).index >= instances
+
+/** One that never started may lack its files, and one without its network would run where nobody reaches it. */
+const isWhole = async (
+  containers: Pick<Containers, 'describe'>,
+  { State, NetworkSettings }: ContainerDetail,
+  row: NamedRow,
+): Promise<boolean> => {
+  if (!State.Running) return State.Status !== 'created' && isAttached({ ...row, NetworkSettings })
+  const [seen] = await containers.describe([{ ...row, Created: 0, NetworkSettings }])
+  return seen?.trouble?.needsNew !== true
+}
 
 export const createInstances = (parts: InstancesParts) => {
   const { containers, creator, places, hooks, ownerId, clock } = parts
@@ -77,10 +89,11 @@ export const createInstances = (parts: InstancesParts) => {
         'name_taken',
         `A container named ${name} exists and does not belong to this server: remove it.`,
       )
-    // One that never started may lack its files.
-    const usable = Labels[labels.config] === configHash(workload, ownerId) && detail.State.Status !== 'created'
-    if (!usable) {
-      await remove(detail.Id, name)
+    const row = { Id: detail.Id, Names: [name], State: 'running', Labels }
+    const isAsked = Labels[labels.config] === configHash(workload, ownerId)
+    if (!isAsked || !(await isWhole(containers, detail, row))) {
+      const State = detail.State.Running ? 'running' : 'exited'
+      await end([{ ...row, State, Created: 0 }], workload.stopGraceMs, signal)
       return null
     }
     try {
@@ -92,7 +105,7 @@ export const createInstances = (parts: InstancesParts) => {
       await remove(detail.Id, name)
       return null
     }
-    return containers.instanceOf({ Id: detail.Id, Names: [name], State: 'running', Labels })
+    return containers.instanceOf(row)
   }
 
   const ensure = async (workload: Workload, index: number, context: ApplyContext, onAdopted: () => void) => {

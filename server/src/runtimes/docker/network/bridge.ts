@@ -18,16 +18,22 @@ const isOwnAddress = (address: string): Promise<boolean> =>
     server.listen({ port: 0, host: address, exclusive: true }, () => server.close(() => resolve(true)))
   })
 
+const bridgeOf = (networkId: string): string => `br-${networkId.slice(0, 12)}`
+
+const hasLink = (name: string): Promise<boolean> =>
+  access(`/sys/class/net/${name}`).then(
+    () => true,
+    () => false,
+  )
+
 /**
  * Whether this machine reaches the containers of a network at their own addresses: its bridge, by the name that the
  * engine makes of its id, and its gateway are here. An engine elsewhere, in a virtual machine, or without root has them
  * elsewhere.
  */
-export const isBridgeHere = async (networkId: string, gateway: string): Promise<boolean> => {
-  const link = `/sys/class/net/br-${networkId.slice(0, 12)}`
-  const stands = await access(link).then(
-    () => true,
-    () => false,
-  )
-  return stands && (await isOwnAddress(gateway))
-}
+export const isBridgeHere = async (networkId: string, gateway: string): Promise<boolean> =>
+  (await hasLink(bridgeOf(networkId))) && (await isOwnAddress(gateway))
+
+/** The default bridge of an engine of this machine is here too: without it, nothing is known. */
+export const isBridgeGone = async (networkId: string): Promise<boolean> =>
+  networkId !== '' && !(await hasLink(bridgeOf(networkId))) && (await hasLink('docker0'))

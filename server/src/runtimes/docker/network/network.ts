@@ -6,7 +6,7 @@
 import { type Engine, ignoreGone, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { labels, networkName } from '../describe.ts'
-import { isBridgeHere, ownSubnets } from './bridge.ts'
+import { isBridgeGone, isBridgeHere, ownSubnets } from './bridge.ts'
 import { freeSubnets, type IpamConfig, layOut, type Subnet, subnetOf } from './subnets.ts'
 
 export interface NetworkRow {
@@ -25,6 +25,11 @@ export interface Networks {
   ensure(environmentId: string): Promise<Subnet | null>
   /** Forgets what it remembered: the engine said that the network is gone. */
   forget(environmentId: string): void
+  /**
+   * Removes the environment's network if its bridge is gone from this machine, which only a new network mends. Nobody
+   * reached what was connected to it.
+   */
+  dropBroken(environmentId: string): Promise<void>
   remove(environmentId: string, signal: AbortSignal): Promise<void>
   list(): Promise<NetworkRow[]>
 }
@@ -33,6 +38,23 @@ const isPoolEmpty = (error: unknown): boolean =>
   isEngineError(error) && /available.*pool|address pools|fully subnetted/i.test(error.message)
 const isOverlap = (error: unknown): boolean => isEngineError(error) && /overlap/i.test(error.message)
 const isDuplicate = (error: unknown): boolean => isEngineError(error, 409)
+
+/** False: something is connected to it. */
+const removeIfUnused = async (engine: Engine, id: string): Promise<boolean> => {
+  try {
+    await ignoreGone(engine.call('DELETE', `/networks/${id}`))
+    return true
+  } catch (error) {
+    if (!isEngineError(error, 403, 409)) throw error
+    return false
+  }
+}
+
+const disconnectAll = async (engine: Engine, id: string): Promise<void> => {
+  const { Containers } = await engine.call<{ Containers: object | null }>('GET', `/networks/${id}`)
+  for (const Container of Object.keys(Containers ?? {}))
+    await ignoreGone(engine.call('POST', `/networks/${id}/disconnect`, { body: { Container, Force: true } }))
+}
 
 /** `elsewhere`: an address of the engine's machine, where that is another one. */
 export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: string): Networks => {
@@ -84,15 +106,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
     await createAnywhere(environmentId)
   }
 
-  const removeUnused = async (id: string): Promise<boolean> => {
-    try {
-      await ignoreGone(engine.call('DELETE', `/networks/${id}`))
-      return true
-    } catch (error) {
-      if (!isEngineError(error, 403, 409)) throw error
-      return false
-    }
-  }
+  const removeUnused = (id: string): Promise<boolean> => removeIfUnused(engine, id)
 
   const byAge = (a: NetworkRow, b: NetworkRow) => (a.Created + a.Id < b.Created + b.Id ? -1 : 1)
 
@@ -138,6 +152,15 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
       return made
     },
     forget: (environmentId) => void known.delete(environmentId),
+    dropBroken: async (environmentId) => {
+      known.delete(environmentId)
+      if (elsewhere !== undefined) return
+      for (const { Id } of await named(networkName(environmentId))) {
+        if (!(await isBridgeGone(Id))) continue
+        await disconnectAll(engine, Id)
+        await removeUnused(Id)
+      }
+    },
     remove: async (environmentId, signal) => {
       known.delete(environmentId)
       const filters = { label: [`${labels.owner}=${ownerId}`, `${labels.environment}=${environmentId}`] }

@@ -59,7 +59,13 @@ test('when the engine finds the port taken, another is tried and nothing is left
   const ownerId = `ports-test-${newId()}`
   const engine = createEngine()
   const events = createEvents(engine, ownerId, systemClock)
-  const containers = createContainers({ engine, ownerId, events, readiness: { isUnready: () => false } })
+  const containers = createContainers({
+    engine,
+    ownerId,
+    events,
+    readiness: { isUnready: () => false },
+    troubles: { of: () => undefined },
+  })
   const networks = createNetworks(engine, ownerId)
   const creator = createCreator({
     ...{ engine, networks, inspect: containers.inspect },

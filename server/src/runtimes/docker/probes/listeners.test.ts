@@ -68,7 +68,7 @@ test('the table that a command in the container prints is read whole, up to 256 
     const ports: Workload['ports'] = [{ internalPort: 3000, protocol: 'TCP', publiclyAccessible: false }]
     const workload = createWorkload({ image: 'x', entrypoint: [], arguments: [] }, { ports })
     const watch = createPortWatch(engine, { inspect: async () => detail })
-    return watch.why(workload, 'a', new AbortController().signal)
+    return watch.why(workload, { id: 'a', endpoints: {} }, new AbortController().signal)
   }
   assert.match((await read(500)) ?? '', /the program listens on 8080\./)
   assert.match((await read(3000)) ?? '', /^nothing listens on port 3000 yet\.$/)

@@ -59,20 +59,34 @@ const list = (words: readonly (string | number)[]): string => {
 }
 
 export interface PortFinding {
-  kind: 'loopback' | 'elsewhere' | 'nothing'
+  kind: 'loopback' | 'ipv6' | 'elsewhere' | 'nothing'
   /** Whole sentences. */
   text: string
 }
 
 const isReached = ({ reach }: Listener): boolean => reach !== 'loopback'
 
-/** Why nobody answers on a port; null when something listens there. `exposed`: other ports that the image names. */
+/** Whether only `[::]` has this port, which serves IPv4 too or not: the table does not say which. */
+export const mayBeIpv6Only = (port: number, listeners: readonly Listener[]): boolean => {
+  const here = listeners.filter((each) => each.port === port && isReached(each))
+  return here.length > 0 && here.every(({ host }) => host === '::')
+}
+
+/**
+ * Why nobody answers on a port; null when something listens there. `exposed`: other ports that the image names.
+ * `refusesIpv4`: a connection over IPv4 was refused after the table was read.
+ */
 export const explainPort = (
   port: number,
   listeners: readonly Listener[],
   exposed: readonly number[] = [],
+  refusesIpv4 = false,
 ): PortFinding | null => {
   const here = listeners.filter((each) => each.port === port)
+  if (refusesIpv4 && mayBeIpv6Only(port, listeners)) {
+    const text = `The program listens on [::]:${port} for IPv6 only, but is reached over IPv4: make it listen on 0.0.0.0 too, or on [::] without the option IPV6_V6ONLY.`
+    return { kind: 'ipv6', text }
+  }
   if (here.some(isReached)) return null
   const [inside] = here
   if (inside !== undefined) {

@@ -57,7 +57,8 @@ test('a liveness probe waits for its delay after each restart, and fails after a
     looks.push(clock.monotonicMs())
     return 'no'
   }
-  const watching = keepAliveOne(clock, probe, look, ends.signal, async () => void restarts.push(clock.monotonicMs()))
+  const failed = async () => void restarts.push(clock.monotonicMs())
+  const watching = keepAliveOne(clock, probe, look, ends.signal, { failed, alive: () => {} })
   await clock.advance(23_000)
   assert.deepEqual(looks, [7000, 11_000, 18_000, 22_000])
   assert.deepEqual(restarts, [11_000, 22_000])

@@ -4,20 +4,23 @@
  * this machine, else what a command in the container prints. What cannot be known is not told.
  */
 import { readFile } from 'node:fs/promises'
+import { connect } from 'node:net'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
+import type { PlacedInstance } from '../../blue-green/instances.ts'
 import type { Progress, Workload } from '../../runtime.ts'
 import type { ContainerDetail, Containers } from '../containers.ts'
 import { usualPort } from '../describe.ts'
 import { execIn } from '../exec.ts'
-import { explainPort, type Listener, type PortFinding, parseListeners } from './listeners.ts'
+import { explainPort, type Listener, mayBeIpv6Only, type PortFinding, parseListeners } from './listeners.ts'
 
 const everyMs = 2000
 /** How long a program runs before its missing port is told. */
 const quietMs = 6000
 /** Of services without a probe of their own: how long a program that listens elsewhere only is waited for. */
-const patienceMs = { loopback: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
+const patienceMs = { loopback: 30_000, ipv6: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
 const execMs = 3000
+const connectMs = 1000
 const tableBytes = 256 * 1024
 
 const readTable = async (pid: number): Promise<string> => {
@@ -95,15 +98,28 @@ export const awaited = (workload: Workload): string => {
   return isHttp ? `HTTP / on port ${port}` : `TCP port ${port}`
 }
 
+type Placed = Pick<PlacedInstance, 'id' | 'endpoints'>
+
 export interface Watched {
   clock: Clock
   workload: Workload
-  /** Id of the container. */
-  id: string
+  instance: Placed
   /** Monotonic: since when it runs; null while it is down. */
   upSinceMs(): number | null
   progress: Progress
 }
+
+/** Whether nothing listens there, as the machine behind it says at once. */
+const isRefused = ({ host, port }: { host: string; port: number }, signal: AbortSignal): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect({ host, port, signal, timeout: connectMs })
+    const end = (refused: boolean) => (): void => {
+      socket.destroy()
+      resolve(refused)
+    }
+    socket.once('connect', end(false)).once('timeout', end(false))
+    socket.once('error', (error: NodeJS.ErrnoException) => end(error.code === 'ECONNREFUSED')())
+  })
 
 /** A sentence as the end of another one. */
 const lower = (text: string): string => text.charAt(0).toLowerCase() + text.slice(1)
@@ -111,12 +127,16 @@ const lower = (text: string): string => text.charAt(0).toLowerCase() + text.slic
 const find = async (
   read: ReadListening,
   workload: Workload,
-  id: string,
+  { id, endpoints }: Placed,
   signal: AbortSignal,
 ): Promise<PortFinding | null> => {
   const port = askedPort(workload)
   const listening = port === null ? null : await read(id, workload, signal)
-  return listening === null ? null : explainPort(port!, listening.listeners, listening.exposed)
+  if (listening === null) return null
+  const { listeners, exposed } = listening
+  const endpoint = endpoints[port!]
+  const isAsked = endpoint !== undefined && mayBeIpv6Only(port!, listeners)
+  return explainPort(port!, listeners, exposed, isAsked && (await isRefused(endpoint, signal)))
 }
 
 /**
@@ -125,7 +145,7 @@ const find = async (
  */
 const watch = async (
   read: ReadListening,
-  { clock, workload, id, upSinceMs, progress }: Watched,
+  { clock, workload, instance, upSinceMs, progress }: Watched,
   signal: AbortSignal,
 ): Promise<PortFinding> => {
   let last: { finding: PortFinding; sinceMs: number; told: boolean } | null = null
@@ -135,7 +155,7 @@ const watch = async (
     const nowMs = clock.monotonicMs()
     const ageMs = startedMs === null ? 0 : nowMs - startedMs
     if (ageMs < quietMs - everyMs) continue
-    const finding = await find(read, workload, id, signal)
+    const finding = await find(read, workload, instance, signal)
     if (finding === null) last = null
     else if (last?.finding.text !== finding.text) last = { finding, sinceMs: nowMs, told: false }
     if (last === null || ageMs < quietMs) continue
@@ -151,8 +171,8 @@ export const createPortWatch = (engine: Engine, containers: Pick<Containers, 'in
   const read = createListening(engine, containers)
   return {
     /** Why nobody answers at this moment, as the end of a sentence; null when something listens, or nothing is known. */
-    why: async (workload: Workload, id: string, signal: AbortSignal): Promise<string | null> => {
-      const finding = await find(read, workload, id, signal).catch(() => null)
+    why: async (workload: Workload, instance: Placed, signal: AbortSignal): Promise<string | null> => {
+      const finding = await find(read, workload, instance, signal).catch(() => null)
       return finding === null ? null : lower(finding.text)
     },
     /** Resolves with why the service will not become ready; null when that is not known, or nobody waits any more. */

@@ -5,6 +5,7 @@
 
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import { withLastWords } from '../../../lib/last-words.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
 import { type Progress, readyWithinMs, usualPace, type Workload } from '../../runtime.ts'
@@ -12,9 +13,10 @@ import type { Containers } from '../containers.ts'
 import { labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import type { Logs } from '../logs/logs.ts'
+import { whyNotStarted } from '../program/not-started.ts'
 import { awaited, createPortWatch } from './port-watch.ts'
 import { type ProbeResult, probeFor } from './probe.ts'
-import { type Ending, judge, withLastWords } from './verdict.ts'
+import { type Ending, judge } from './verdict.ts'
 
 export interface ReadyParts {
   engine: Engine
@@ -32,6 +34,8 @@ const shareOfWait = 0.05
 const shortPauseMs = 15
 const stayUpMs = 1000
 const errorLines = 50
+/** For finding out why a program could not be started. */
+const explainMs = 10_000
 
 /** When it is asked: as its probe says, and as soon as it is worth it where nobody chose. */
 const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nextMs(): number } => {
@@ -114,7 +118,9 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
 
   const explain = async (instance: Instance, code: string, message: string): Promise<DeploymentError> => {
     const lines = await logs.lastLines(instance, errorLines).catch(() => [])
-    return new DeploymentError(code, code === 'crash_loop' ? withLastWords(message, lines) : message, { lines })
+    if (code !== 'crash_loop') return new DeploymentError(code, message, { lines })
+    const why = await whyNotStarted(engine, instance.id, lines, AbortSignal.timeout(explainMs)).catch(() => null)
+    return new DeploymentError(code, withLastWords(message, lines, why), { lines })
   }
 
   const conclude = async (candidate: Candidate, memoryMb: number): Promise<void> => {
@@ -155,7 +161,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
   const tellPort = async (workload: Workload, candidate: Candidate, progress: Progress, signal: AbortSignal) => {
     const { instance } = candidate
     const upSinceMs = () => candidate.upSinceMs
-    const wrong = await ports.watch({ clock, workload, id: instance.id, upSinceMs, progress }, signal)
+    const wrong = await ports.watch({ clock, workload, instance, upSinceMs, progress }, signal)
     if (wrong !== null) throw await explain(instance, 'not_ready', `The service did not become ready: ${wrong}`)
   }
 
@@ -174,7 +180,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
       if (leftMs <= 0) {
         const within = `within ${seconds(readyWithinMs(workload))}`
         const last = finding ?? `${successes} of ${needed} consecutive checks succeeded`
-        const why = finding === null ? null : await ports.why(workload, candidate.instance.id, signal)
+        const why = finding === null ? null : await ports.why(workload, candidate.instance, signal)
         const message = `The service did not become ready ${within}: ${why ?? `${last}.`}`
         throw await explain(candidate.instance, 'not_ready', message)
       }

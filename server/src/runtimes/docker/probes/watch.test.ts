@@ -11,6 +11,7 @@ import { labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import { createHooks } from '../hooks.ts'
 import { createReadiness } from './readiness.ts'
+import { createTroubles } from './troubles.ts'
 import { watchInstances } from './watch.ts'
 
 const probe = JSON.stringify({
@@ -45,13 +46,14 @@ const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undef
     tell = onEvent
     return () => {}
   }
-  const events = standIn<Events>({ listen, seen: () => undefined })
+  const events = standIn<Events>({ listen, seen: () => undefined, tell: () => {} })
   const readiness = createReadiness(({ id }, isReady) => changes.push([id, isReady]))
+  const troubles = createTroubles()
   const hooks = createHooks(engine, clock)
-  const containers = createContainers({ engine, ownerId: 'o', events, readiness })
+  const containers = createContainers({ engine, ownerId: 'o', events, readiness, troubles })
   const log = createLog('silent')
   const ends = new AbortController()
-  const watching = watchInstances({ engine, containers, events, hooks, readiness, clock, log }, ends.signal)
+  const watching = watchInstances({ engine, containers, events, hooks, readiness, troubles, clock, log }, ends.signal)
   const event = (kind: ContainerEvent['kind'], instanceId: string): void =>
     tell({ kind, instanceId, isTask: false, name: '', serviceId: '', revision: '', exitCode: null, at: '' })
   const at = (part: string): number[] => calls.filter(({ path }) => path.includes(part)).map(({ atMs }) => atMs)

@@ -13,10 +13,12 @@ import type { ContainerRow, Containers } from '../containers.ts'
 import { labelOf, labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import { type Hooks, parseCommand } from '../hooks.ts'
-import { keepAliveOne } from './liveness.ts'
+import { watchDisconnects } from '../network/disconnects.ts'
+import { findingsOf, keepAliveOne } from './liveness.ts'
 import { parseProbe } from './parse-probe.ts'
 import { type ProbeCall, probeCallOf } from './probe.ts'
 import { type Readiness, watchReadiness } from './readiness.ts'
+import type { Troubles } from './troubles.ts'
 
 export interface WatchParts {
   engine: Engine
@@ -24,6 +26,7 @@ export interface WatchParts {
   events: Events
   hooks: Hooks
   readiness: Readiness
+  troubles: Troubles
   clock: Clock
   log: Log
 }
@@ -42,6 +45,8 @@ const restartPauseMs = 10_000
 const restartDeadlineMs = 60_000
 /** After an error, such as an engine that did not answer. */
 const retryPauseMs = 10_000
+/** Its end may be told in another stream of events. */
+const disconnectedMs = 500
 /** Of one that is restarted. */
 const stopGraceMs = 10_000
 
@@ -61,7 +66,7 @@ const probeIn = (row: ContainerRow, label: string, { endpoints }: Instance): Pro
 
 /** See `Runtime.keepAlive`. */
 export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): Promise<void> => {
-  const { engine, containers, events, hooks, readiness, clock, log } = parts
+  const { engine, containers, events, hooks, readiness, troubles, clock, log } = parts
   const over = new AbortController()
   const signal = AbortSignal.any([stopping, over.signal])
   const watched = new Map<string, Watched>()
@@ -108,17 +113,13 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     const run = (work: (isAgain: boolean) => Promise<void>): void =>
       void persist(work, { instance: instance.name }, ended).catch(() => {})
     const look = (probe: Probe): ProbeCall => probeCallOf(engine, probe, instance)
-    const failed = async (finding: string): Promise<void> => {
-      const { serviceId, name } = instance
-      log.warn({ serviceId, instance: name, finding }, 'liveness probe failed: restarting the instance')
-      await restart(row)
-    }
+    const findings = findingsOf({ troubles, events, log }, instance, () => restart(row))
     // The delay is for a program that begins, not for a second attempt to watch it.
     const withDelay = (probe: Probe, isAgain: boolean): Probe =>
       isAgain ? { ...probe, initialDelaySeconds: 0 } : probe
     const alive = probeIn(row, labels.liveness, instance)
     const ready = probeIn(row, labels.readiness, instance)
-    if (alive !== null) run((isAgain) => keepAliveOne(clock, withDelay(alive, isAgain), look(alive), ended, failed))
+    if (alive !== null) run((isAgain) => keepAliveOne(clock, withDelay(alive, isAgain), look(alive), ended, findings))
     if (ready !== null)
       run((isAgain) => {
         const watch = { clock, readiness, isFresh: isFresh || isAgain }
@@ -158,11 +159,23 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     watched.get(event.instanceId)?.controller.abort(new Error('it was removed'))
     watched.delete(event.instanceId)
     readiness.removed(event.instanceId)
+    troubles.removed(event.instanceId)
     hooks.removed(event.instanceId)
+  }
+  /** An end disconnects too, and is told before that: what still runs then has lost its network. */
+  const onDisconnect = async (id: string): Promise<void> => {
+    await clock.sleep(disconnectedMs, signal)
+    const known = watched.get(id)
+    if (known === undefined || known.hasEnded) return
+    const { serviceId, revision, name } = containers.instanceOf(known.row)
+    log.warn({ serviceId, instance: name }, 'an instance was disconnected from its network')
+    events.tell({ serviceId, revision, instanceId: id, kind: 'unready' })
   }
   const leave = await events.listen(onEvent, reject)
   try {
     await findNew(false)
+    const heard = (id: string): void => void onDisconnect(id).catch(() => {})
+    void persist(() => watchDisconnects(engine, heard, signal), {}, signal).catch(() => {})
     await untilAborted(lost, signal)
   } catch (error) {
     if (!stopping.aborted) throw error

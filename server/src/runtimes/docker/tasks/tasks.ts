@@ -10,6 +10,7 @@ import { type ContainerRow, type Containers, toInstance } from '../containers.ts
 import type { Creator } from '../create.ts'
 import { labels, taskName } from '../describe.ts'
 import type { Logs } from '../logs/logs.ts'
+import { whyNotStarted } from '../program/not-started.ts'
 import { openFileOf } from './files.ts'
 import { createStarts, gone, isGone } from './start.ts'
 import { stopContainer } from './stop.ts'
@@ -30,6 +31,9 @@ interface Execution {
   id: string
   result: Promise<TaskResult>
 }
+
+/** The words of what could not be started are the last ones. */
+const lastLines = 20
 
 /** For what is stopped because its time is over, where nobody chose. */
 const usualGraceMs = 10_000
@@ -108,7 +112,13 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     try {
       const { id, result } = await untilAborted(join(task, signal, once), signal)
       const source = { id, name: taskName(task.taskId), revision: task.taskId }
-      const work = Promise.all([result, readOutput(source, result, onLine)])
+      const last: string[] = []
+      const keep = (line: string): void => {
+        last.push(line)
+        if (last.length > lastLines) last.shift()
+        onLine(line)
+      }
+      const work = Promise.all([result, readOutput(source, result, keep)])
       const either = AbortSignal.any([signal, done.signal])
       let timedOut = false
       const stopped = sleepUntilLate(task, id, either).then(() => {
@@ -117,7 +127,9 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
       })
       const [ended] = await untilAborted(Promise.race([work, stopped.then(() => work)]), signal)
       const isGood = ended.exitCode === 0 && !timedOut
-      return { ...ended, timedOut, outputs: await collect(id, task, isGood, signal) }
+      const why = ended.exitCode === 0 ? null : await whyNotStarted(engine, id, last, signal)
+      const outputs = await collect(id, task, isGood, signal)
+      return { ...ended, timedOut, outputs, ...(why === null ? {} : { notStarted: why }) }
     } finally {
       done.abort()
     }

@@ -1,0 +1,23 @@
+/** Containers that are disconnected from a network, as the engine says so: also at each of their ends. */
+import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import { parseJsonLines } from '../events.ts'
+
+interface WireEvent {
+  Actor?: { Attributes?: { container?: string } }
+}
+
+/** Until aborted; rejects when the engine's events end. */
+export const watchDisconnects = async (
+  engine: Pick<Engine, 'stream'>,
+  onDisconnect: (containerId: string) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  // These events have no labels of ours to choose them by.
+  const filters = JSON.stringify({ type: ['network'], event: ['disconnect'] })
+  const stream = await engine.stream('GET', '/events', { query: { filters }, signal })
+  for await (const { Actor } of parseJsonLines<WireEvent>(stream)) {
+    const id = Actor?.Attributes?.container
+    if (typeof id === 'string') onDisconnect(id)
+  }
+  throw new Error('the stream of network events ended')
+}

@@ -1,0 +1,108 @@
+/**
+ * Why a container's program could not be started, found out from its file: the engine's first process, and a shell that
+ * takes a binary for a script, say something else than what is wrong.
+ */
+import { posix } from 'node:path'
+import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import { isNotStarted } from '../../../lib/last-words.ts'
+import { findAt } from './archive.ts'
+import { type Executable, readExecutable } from './executable.ts'
+
+interface Detail {
+  /** The program, as it was asked for. */
+  Path: string
+  Config: { Env: string[] | null; WorkingDir: string }
+}
+
+interface File {
+  path: string
+  mode: number
+  executable: Executable
+}
+
+/** Of a program: its headers, and the names of its interpreter or loader. */
+const headBytes = 64 * 1024
+const mostLinks = 8
+const deadlineMs = 10_000
+const usualPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+/** Follows links; null for what is not there, or no file. */
+const fileAt = async (engine: Engine, id: string, path: string, signal: AbortSignal): Promise<File | null> => {
+  let at = path
+  for (let links = 0; links <= mostLinks; links++) {
+    const found = await findAt(engine, id, at, headBytes, signal)
+    if (found === null) return null
+    const { type, mode = 0, linkname } = found.header
+    if (type === 'file') return { path, mode, executable: readExecutable(found.head) }
+    if (type !== 'symlink' || !linkname) return null
+    at = posix.resolve(posix.dirname(at), linkname)
+  }
+  return null
+}
+
+/** Where a command may be, in the order in which it is looked for. */
+const placesOf = ({ Path, Config }: Detail): string[] => {
+  const folder = Config.WorkingDir || '/'
+  if (Path.includes('/')) return [posix.resolve(folder, Path)]
+  const path = (Config.Env ?? []).find((each) => each.startsWith('PATH='))?.slice(5) ?? usualPath
+  return path.split(':').map((each) => posix.resolve(folder, each, Path))
+}
+
+const findFile = async (engine: Engine, id: string, detail: Detail, signal: AbortSignal): Promise<File | null> => {
+  for (const place of placesOf(detail)) {
+    const file = await fileAt(engine, id, place, signal)
+    if (file !== null) return file
+  }
+  return null
+}
+
+const missing = ({ Path }: Detail): string =>
+  Path.includes('/')
+    ? `The image has no file ${Path}: check the command and the entrypoint.`
+    : `The image has no program ${Path} in the folders of its PATH: check the command and the entrypoint.`
+
+/** `has`: whether the container has a file of this path. */
+export const explainFile = async (
+  { path, mode, executable }: File,
+  architecture: string,
+  has: (path: string) => Promise<boolean>,
+): Promise<string | null> => {
+  if ((mode & 0o111) === 0) return `${path} is not executable: give it that mode in the image, as with chmod +x.`
+  if (executable.kind === 'other') return `${path} is neither a program for Linux nor a script that begins with #!.`
+  if (executable.kind === 'script') {
+    const { interpreter, endsInReturn } = executable
+    if (endsInReturn)
+      return `The first line of the script ${path} ends in a carriage return, as lines of Windows do, so that its interpreter is not found: save it with LF line ends.`
+    return (await has(interpreter))
+      ? null
+      : `The script ${path} names the interpreter ${interpreter}, which the image does not have.`
+  }
+  const { machine, loader } = executable
+  if (machine !== architecture)
+    return `${path} is built for another CPU architecture: it is for ${machine}, and the machine that runs it is ${architecture}. Build the image for linux/${architecture}.`
+  if (loader === null || (await has(loader))) return null
+  return `${path} needs the loader ${loader}, which the image does not have: it is built for another Linux distribution or C library than the image's.`
+}
+
+/** Null when it was started, or nothing is found to be wrong. `lines`: what was printed last. */
+export const whyNotStarted = async (
+  engine: Engine,
+  id: string,
+  lines: readonly string[],
+  outer: AbortSignal,
+): Promise<string | null> => {
+  const signal = AbortSignal.any([outer, AbortSignal.timeout(deadlineMs)])
+  try {
+    const detail = await engine.call<Detail>('GET', `/containers/${id}/json`, { signal })
+    if (!isNotStarted(detail.Path, lines)) return null
+    const file = await findFile(engine, id, detail, signal)
+    if (file === null) return missing(detail)
+    const { Arch } = await engine.call<{ Arch: string }>('GET', '/version', { signal })
+    return await explainFile(file, Arch, async (path) => (await fileAt(engine, id, path, signal)) !== null)
+  } catch (error) {
+    outer.throwIfAborted()
+    // It is only a help: without it, what was printed says enough.
+    if (isEngineError(error) || signal.aborted) return null
+    throw error
+  }
+}
