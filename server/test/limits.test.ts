@@ -28,6 +28,7 @@ const limits = {
   certificates: 0,
   repositoryMb: 0,
   repositoriesMb: 0,
+  mirrorsMb: 0,
   previews: 0,
   ports: 0,
 }

@@ -3,12 +3,12 @@
  * contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of time, memory
  * and size. Knows no engines or images. If the process dies, nothing is left except what git finishes by itself.
  */
-import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import type { ThreadDeath } from '../../lib/thread-death.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { GitSource, ToolBuild } from '../builder.ts'
+import { ownerOf } from '../git/mirror-room.ts'
 import type { GitSetup } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
 import type { OwnDockerfile } from './context.ts'
@@ -65,9 +65,6 @@ const maxKnown = 500
 const mostKept = 65_536
 /** Chunks in flight. */
 const ahead = 8
-
-/** Mirrors are named after their owners. */
-const ownerOf = (mirror: string): string => basename(mirror).split('-')[0]!
 
 /** Calls back once, unless canceled. */
 const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
