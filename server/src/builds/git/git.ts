@@ -195,11 +195,10 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const tags = createMemory()
   const heads = createMemory()
   const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
-  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
     const commit = await readKnown(git, mirror, commitId)
-    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
+    return commit === null ? null : { ...commit, tag: tags.get(`${mirror} ${commitId}`) ?? '' }
   }
 
   /** The last known head of a branch, read while the host is asked for the current one. */
@@ -302,8 +301,6 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     demandRoom: (source, signal) => room.during(mirrorOf(source), signal, async () => {}),
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
     withStored: createStoredAccess({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }),
-    async close() {
-      closing.abort(new Error('the server is stopping'))
-    },
+    close: async () => closing.abort(new Error('the server is stopping')),
   }
 }

@@ -88,6 +88,21 @@ interface Waiting {
   give(thread: Thread): void
 }
 
+/**
+ * Removes who is next from `waiting`: the organization that holds the fewest threads, and among those the one waiting
+ * longest; the last thread is reserved for another one.
+ */
+const takeNext = (waiting: Waiting[], held: ReadonlyMap<string, number>, size: number): Waiting | undefined => {
+  const most = Math.max(1, size - 1)
+  let best: Waiting | undefined
+  for (const each of waiting) {
+    const has = held.get(each.owner) ?? 0
+    if (has < most && (best === undefined || has < (held.get(best.owner) ?? 0))) best = each
+  }
+  if (best !== undefined) waiting.splice(waiting.indexOf(best), 1)
+  return best
+}
+
 export interface PoolParts {
   git: WorkerSetup['git']
   /** Threads that work at a time. */
@@ -116,28 +131,13 @@ export const createPool = (parts: PoolParts) => {
     await thread.worker.terminate()
   }
 
-  /**
-   * The organization with the fewest threads is next, and among those the one waiting longest; the last thread is
-   * reserved for another one.
-   */
-  const takeNext = (): Waiting | undefined => {
-    const most = Math.max(1, size - 1)
-    let best: Waiting | undefined
-    for (const each of waiting) {
-      const has = held.get(each.owner) ?? 0
-      if (has < most && (best === undefined || has < (held.get(best.owner) ?? 0))) best = each
-    }
-    if (best !== undefined) waiting.splice(waiting.indexOf(best), 1)
-    return best
-  }
-
   const busy = (): number => [...threads].filter(({ isBusy }) => isBusy).length
   /** Only these may be leased: an ended thread is among `threads` until its exit event. */
   const idle = (): Thread[] => [...threads].filter(({ isBusy, gone }) => !isBusy && gone === null)
 
   const dispatch = (): void => {
     while (!isClosed && busy() < size) {
-      const next = takeNext()
+      const next = takeNext(waiting, held, size)
       if (next === undefined) break
       const thread = idle()[0] ?? start()
       thread.isBusy = true
