@@ -303,6 +303,7 @@ test('an organization reads its limits and what it has of them', async () => {
     ['CERTIFICATES', null, 0],
     ['REPOSITORY_MB', null, null],
     ['REPOSITORIES_MB', null, 0],
+    ['GIT_MIRRORS_MB', null, null],
     ['PREVIEWS_PER_PROJECT', null, null],
     ['PORTS', null, 0],
   ])

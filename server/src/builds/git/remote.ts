@@ -182,14 +182,17 @@ export const createRemote = (
     const config = connectionConfig(source, await addressOf(source, signal))
     const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
     const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
-    const work = (within: AbortSignal) => talk(source, all, limits.fetchMs, config, within)
-    try {
-      return await room.during(mirror, signal, work, checkSize)
-    } catch (error) {
-      await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
-      if (isTooLarge) await git.remove([mirror])
-      throw error
+    // It cleans up by itself, so that its mirror is measured without what is left of it.
+    const work = async (within: AbortSignal): Promise<ExecResult> => {
+      try {
+        return await talk(source, all, limits.fetchMs, config, within)
+      } catch (error) {
+        await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
+        if (isTooLarge) await git.remove([mirror])
+        throw error
+      }
     }
+    return room.during(mirror, signal, work, checkSize)
   }
 
   const isShallow = async (mirror: string): Promise<boolean> => (await readdir(mirror)).includes('shallow')
