@@ -38,6 +38,7 @@ import type { Log } from './lib/log.ts'
 import { createOutbound, type Outbound } from './lib/net/outbound.ts'
 import { systemClock } from './lib/time/clock.ts'
 import type { Disk } from './limits/disk.ts'
+import { limitSentence } from './limits/limits.ts'
 import { refuseListen } from './listen-addresses.ts'
 import { releaseDataDirectory } from './process-file.ts'
 import { startManagedClusters } from './resources/cluster/managed/worker.ts'
@@ -175,7 +176,13 @@ const createRuntimeParts = (foundation: Foundation, kind: EngineKind, sampleUrl:
   const network = reachSample(outbound, sampleUrl)
   const { dataDir, preparation, gitMemoryMb, tools, buildConcurrency: concurrency } = settings
   const { database } = foundation
-  const limits = { preparation, gitMemoryMb, concurrency }
+  const { mirrorsMb } = settings.limits
+  const room = {
+    organizationMb: mirrorsMb,
+    reserveMb: settings.diskReserveMb,
+    sentence: (wantedMb: number) => limitSentence('mirrorsMb', mirrorsMb, wantedMb),
+  }
+  const limits = { preparation, gitMemoryMb, concurrency, room }
   const sources = createSources({ dataDir, database, network, ...limits, log, clock: systemClock })
   const open = (target: DockerTarget) => openDockerMachine({ ...foundation, sources }, target)
   const own = kind === 'docker' ? defaultConnection(settings.dockerHost) : null

@@ -60,6 +60,7 @@ test('an empty environment gives the documented defaults', () => {
     publicUrl: undefined,
     limits: usualLimits,
     diskReserveMb: 2048,
+    auditDays: 400,
     statusVocabulary: 'auto',
     buildConcurrency: availableParallelism(),
     buildCacheMb: 5120,

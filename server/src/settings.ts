@@ -41,6 +41,7 @@ import {
   text,
   whole,
 } from './settings-values.ts'
+import { usualAuditDays } from './store/event-retention.ts'
 
 export interface Settings {
   host: string
@@ -99,6 +100,8 @@ export interface Settings {
   limits: Limits
   /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
   diskReserveMb: number
+  /** How long events of the audit log are kept; 0: for good. */
+  auditDays: number
   statusVocabulary: 'auto' | 'running' | 'deployment'
   buildConcurrency: number
   /** Megabytes that the caches of an organization's build steps may keep on each engine between builds. */
@@ -369,6 +372,7 @@ export const parseSettings = (
     publicUrl: read<string | undefined>('SLIPWAY_PUBLIC_URL', undefined, pageAddress),
     limits: readLimits(read, range),
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
+    auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
     buildCacheMb: read('SLIPWAY_BUILD_CACHE_MB', 5120, whole(0, 1_000_000_000)),

@@ -7,6 +7,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
 import { pack } from 'tar-stream'
+import { cacheScopeOf } from '../src/builds/builder.ts'
 import { finish } from '../src/images/engine-images.ts'
 import { newId } from '../src/lib/ids.ts'
 import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
@@ -20,6 +21,7 @@ const a = newId()
 const b = newId()
 const leaked = 'INTERNAL-SECRET'
 const made: string[] = []
+const networks: string[] = []
 let scene: BuildScene
 let host: Server
 let port: number
@@ -37,6 +39,7 @@ before(async () => {
 
 after(async () => {
   for (const tag of made) await engine.call('DELETE', `/images/${tag}`, { query: { force: true } }).catch(() => {})
+  for (const name of networks) await engine.call('DELETE', `/networks/${name}`).catch(() => {})
   await scene?.close()
   host?.close()
   await engine.close()
@@ -81,6 +84,34 @@ test('a layer that one organization made is not in the image of another, whateve
   assert.notEqual(other.mark, first.mark)
   assert.doesNotMatch(other.log, /Using cache/)
   assert.notEqual(other.imageId, first.imageId)
+})
+
+test('what was built in another project or mode of the organization is not reused: no image, no step, no cache', async () => {
+  const run = 'RUN --mount=type=cache,id=npm,target=/c'
+  const poison = { Dockerfile: `FROM busybox:1\n${run} echo poisoned > /c/package # ${newId()}\n` }
+  const victim = { Dockerfile: `FROM busybox:1\n${run} cat /c/package || echo clean # ${newId()}\n` }
+  const [own, mode, project] = [
+    cacheScopeOf('one', 'DEVELOPMENT'),
+    cacheScopeOf('one', 'PRODUCTION'),
+    cacheScopeOf('two', 'DEVELOPMENT'),
+  ]
+  await scene.buildFiles(poison, { organizationId: a, cacheScope: own })
+  for (const cacheScope of [mode, project])
+    assert.match((await scene.buildFiles(victim, { organizationId: a, cacheScope })).log, /^clean$/m)
+  assert.match((await scene.buildFiles(victim, { organizationId: a, cacheScope: own })).log, /^poisoned$/m)
+
+  // The same text with another end: only the step could be reused. The same files: the image could be.
+  const step = `FROM busybox:1\nRUN head -c 8 /dev/urandom | base64 > /mark # ${newId()}\n`
+  const url = await scene.repository({ Dockerfile: `${step}RUN echo mark=$(cat /mark)\n` })
+  const builds = []
+  for (const cacheScope of [own, mode, project, own])
+    builds.push(await scene.build(url, { organizationId: a, cacheScope }))
+  assert.deepEqual(
+    builds.map(({ skipped }) => skipped),
+    [false, false, false, true],
+  )
+  const marks = builds.slice(0, 3).map(({ log }) => /^mark=(\S+)/m.exec(log)![1])
+  assert.equal(new Set(marks).size, 3)
 })
 
 test('a proxy reaches a RUN only in a stage that declares it', async () => {
@@ -146,10 +177,27 @@ test('what the engine holds of others is nobody’s: by name, by tag and by id',
   assert.match((await scene.buildFiles(mine, { organizationId: a })).log, /A-SOURCE-SECRET/)
 })
 
+/** A network as an environment has one. */
+const addNetwork = async (): Promise<{ subnet: string; gateway: string }> => {
+  const name = `slipway-test-${newId()}`
+  const used = (await engine.call<{ IPAM: { Config: { Subnet?: string }[] | null } }[]>('GET', '/networks')).flatMap(
+    ({ IPAM }) => (IPAM.Config ?? []).map(({ Subnet }) => Subnet),
+  )
+  const place = Array.from({ length: 60 }, (_, index) => `10.251.${4 * index}`).find(
+    (each) => !used.includes(`${each}.0/22`),
+  )!
+  const Config = [{ Subnet: `${place}.0/22`, Gateway: `${place}.1` }]
+  await engine.call('POST', '/networks/create', { body: { Name: name, Driver: 'bridge', IPAM: { Config } } })
+  networks.push(name)
+  return { subnet: `${place}.0/22`, gateway: `${place}.1` }
+}
+
 test('a RUN has neither NET_RAW nor MKNOD, gains nothing, and reaches no address of this machine', async () => {
   const { Gateway } = (await engine.call<{ IPAM: { Config: { Gateway: string }[] } }>('GET', '/networks/bridge')).IPAM
     .Config[0]!
-  const targets = [`${Gateway}:${port}`, '169.254.169.254', '100.100.100.200']
+  const other = await addNetwork()
+  const others = [other.subnet, other.gateway]
+  const targets = [`${Gateway}:${port}`, `${other.gateway}:${port}`, '169.254.169.254', '100.100.100.200']
   const Dockerfile = `FROM busybox:1
 RUN grep -E 'CapEff|NoNewPrivs' /proc/self/status; ip route
 RUN ${reach(`$(ip route | sed -n 's/default via \\([0-9.]*\\) .*/\\1/p'):${port}`)}
@@ -163,6 +211,12 @@ RUN nslookup $(hostname) 127.0.0.11 | grep -q Address && echo names are found # 
   assert.equal(capabilities & 0x800_0000n, 0n)
   assert.match(log, /NoNewPrivs:\s*1/)
   assert.match(log, /blackhole 169\.254\.0\.0\/16/)
+  const shown = [...log.matchAll(/^blackhole (\S+)/gm)].map(([, route]) => route!)
+  assert.deepEqual(
+    shown.filter((route) => others.includes(route)),
+    [],
+    'no network of others is shown',
+  )
   assert.equal(leaksIn(log), 1, 'itself and nothing else')
   assert.equal(asked, 0)
   assert.match(log, /^kept$/m)

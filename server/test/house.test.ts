@@ -209,7 +209,7 @@ hold(
 )
 
 /** Each guards one operation or one connection, and ends with it; the router is a process of its own. */
-const intervals = ['builds/engine/disk-reserve.ts', 'builds/git/remote.ts', 'streams/sink.ts']
+const intervals = ['builds/engine/disk-reserve.ts', 'builds/git/mirror-room.ts', 'streams/sink.ts']
 
 hold(
   'what is done again and again is a loop of work/, which has a name, a backoff and an end',

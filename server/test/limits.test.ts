@@ -28,6 +28,7 @@ const limits = {
   certificates: 0,
   repositoryMb: 0,
   repositoriesMb: 0,
+  mirrorsMb: 0,
   previews: 0,
   ports: 0,
 }
@@ -302,6 +303,7 @@ test('an organization reads its limits and what it has of them', async () => {
     ['CERTIFICATES', null, 0],
     ['REPOSITORY_MB', null, null],
     ['REPOSITORIES_MB', null, 0],
+    ['GIT_MIRRORS_MB', null, null],
     ['PREVIEWS_PER_PROJECT', null, null],
     ['PORTS', null, 0],
   ])

@@ -114,6 +114,7 @@ const sourceOf = (name: string, organizationId = 'one') => ({ organizationId, ur
 const requestOf = (name: string, commitId: string, organizationId = 'one'): BuildRequest => ({
   organizationId,
   clusterId: 'any',
+  cacheScope: 'any',
   source: sourceOf(name, organizationId),
   commitId,
   rootPath: '/',

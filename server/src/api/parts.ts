@@ -58,6 +58,8 @@ export interface ApiSettings {
   consoleFolder?: string | undefined
   /** Where others reach the API, for git hosts; without it none can be told where to call. */
   publicUrl?: string | undefined
+  /** How long events of the audit log are kept; 0: for good; default 400. */
+  auditDays?: number | undefined
   /** How long an environment of a pull request that nobody pushes to is kept; default a week. */
   previewHours?: number | undefined
   /** How often git hosts are asked for pull requests; 0: only after they have told of one; default 60. */

@@ -13,6 +13,7 @@ import { type Allowance, createLimiter, type Limiter } from '../lib/concurrency/
 import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { usualLimits } from '../limits/limits.ts'
+import { deleteOldEvents, usualAuditDays } from '../store/event-retention.ts'
 import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { type AnonymousLimit, createAnonymousLimit } from './anonymous-limit.ts'
@@ -477,13 +478,14 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   addOperations(app, gate, operations)
   for (const operation of operations.filter(isSocket)) addSocket(app, gate, operation)
   const forgetting = createLoop(parts, {
-    name: 'old keys and sessions',
+    name: 'old keys, sessions and events',
     periodMs: hourMs,
     waits: true,
-    failed: 'expired idempotency keys and sessions could not be deleted',
-    async run() {
+    failed: 'expired idempotency keys, sessions and audit events could not be deleted',
+    async run(signal) {
       for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions])
         await forget(parts.database)
+      await deleteOldEvents(parts.database, parts.settings.auditDays ?? usualAuditDays, signal)
     },
   })
   app.addHook('onClose', async () => {

@@ -43,11 +43,19 @@ export interface ToolBuild {
   fragment: { text: string } | { path: string } | null
 }
 
+/**
+ * Whose builds share results and caches: those of one mode in one project, which are the same people's. What a build
+ * leaves can be anything that they wanted, and roles are given by project and mode.
+ */
+export const cacheScopeOf = (projectId: string, mode: string): string => `${projectId} ${mode}`
+
 export interface BuildRequest {
   /** Whose build it is: its base images and cached results belong to this organization. */
   organizationId: string
   /** Where the image is to be. */
   clusterId: string
+  /** What was built in another scope is not reused, whatever its content (`cacheScopeOf`). */
+  cacheScope: string
   source: GitSource
   commitId: string
   /** Folder inside the repository, `/` for its top. */

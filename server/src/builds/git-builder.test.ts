@@ -72,7 +72,7 @@ const requestOf = async (name: string, { env = {}, hidden = [], ...more }: More 
   const source = { organizationId, url: server.url(name), branch: 'main' }
   const { git_commit_id: commitId } = await builder.fetch(source, never)
   const fixed = { rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null, memoryMb: 256, cpuMillicores: 1000 }
-  const ids = { organizationId, clusterId, serviceId: newId(), deploymentId: newId() }
+  const ids = { organizationId, clusterId, cacheScope: 'scope', serviceId: newId(), deploymentId: newId() }
   const secrets = { variables: new Secret(env), secrets: new Secret(hidden) }
   return { source, commitId, ...fixed, ...ids, ...secrets, timeoutMs: 60_000, ...more }
 }

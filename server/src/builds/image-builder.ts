@@ -147,8 +147,10 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
   const { engine, store, bases, tools } = ours
   const perKey = createKeyedLock()
 
-  const keyOf = ({ tree, stages }: Plan, { organizationId, targetStage }: BuildRequest, found: Found): string =>
-    contentKey({ ...tree, organizationId, targetStage, buildArgs: stages.buildArgs, bases: found })
+  const keyOf = ({ tree, stages }: Plan, request: BuildRequest, found: Found): string => {
+    const { organizationId, cacheScope, targetStage } = request
+    return contentKey({ ...tree, organizationId, cacheScope, targetStage, buildArgs: stages.buildArgs, bases: found })
+  }
 
   const findHere = async (owner: ImageOwner, key: string, signal: AbortSignal): Promise<BuiltImage | null> => {
     const stored = await store.find(owner, key)
@@ -191,11 +193,12 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     signal: AbortSignal,
     later: (work: Promise<void>) => void,
   ): Promise<string> => {
-    const { organizationId, clusterId, timeoutMs } = request
+    const { organizationId, clusterId, cacheScope, timeoutMs } = request
     const context = (own: OwnDockerfile, inner: AbortSignal): Promise<{ tar: Readable }> =>
       preparation.context(plan.tree, own, inner)
     const noCache = request.noCache === true
-    const build = { organizationId, clusterId, noCache, plan: plan.stages, bases: found, context, limits: request }
+    const owner = { organizationId, clusterId, cacheScope }
+    const build = { ...owner, noCache, plan: plan.stages, bases: found, context, limits: request }
     const secrets = request.variables.reveal()
     return buildImage(ours, { ...build, secrets, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
   }

@@ -8,6 +8,7 @@ import type { Log } from '../lib/log.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Database } from '../store/database.ts'
 import { createMirrors, type Mirrors } from './git/git.ts'
+import type { RoomLimits } from './git/mirror-room.ts'
 import { openGitPlace } from './git/place.ts'
 import { createGit } from './git/process.ts'
 import { type GitLimits, type GitNetwork, usualLimits } from './git/remote.ts'
@@ -23,6 +24,7 @@ export interface SourceParts {
   log: Log
   clock: Clock
   gitLimits?: Partial<GitLimits>
+  room?: RoomLimits
   /** Of one git process. */
   gitMemoryMb?: number
   preparation?: Partial<PreparationLimits>
@@ -32,7 +34,7 @@ export interface SourceParts {
   database?: Database
 }
 
-export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored'> {
+export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored' | 'demandRoom' | 'usedMb'> {
   /** Those on this server itself. Rejects without a database. */
   repositories: Repositories
   /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
@@ -83,6 +85,7 @@ export const createSources = (parts: SourceParts): Sources => {
     repositories: {
       intake: async (...args) => (await repositories()).intake(...args),
       serve: async (...args) => (await repositories()).serve(...args),
+      usedMb: async (...args) => (await repositories()).usedMb(...args),
     },
     fetch: async (...args) => (await ready()).mirrors.fetch(...args),
     head: async (...args) => (await ready()).mirrors.head(...args),

@@ -23,7 +23,6 @@ import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
 import { cancelDeployments } from './request/cancel.ts'
-import { Canceled } from './request/canceled.ts'
 import { requestDeployment } from './request/request.ts'
 import { requestPartsOf } from './request/request-parts.ts'
 import { startDeployments } from './run/worker.ts'
@@ -81,7 +80,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       ends.push(await database.listen(wantedChannel, (id) => reconciler.wake(id, true)))
       ends.push(await database.listen(scalingChannel, reconciler.yield))
       parts.router?.wanted(reconciler.wake)
-      ends.push(await database.listen('slipway_cancel', (id) => deployments.abort(id, new Canceled())))
+      ends.push(await database.listen('slipway_cancel', deployments.cancel))
       // Whatever came before somebody listened.
       deployments.wake()
     },

@@ -1,6 +1,6 @@
 /** What is asked of a whole environment or of some of its services, and what is seen of it meanwhile. */
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { containerBody, newRegistry } from '../../test/cases/container.ts'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { until } from '../../test/support/until.ts'
@@ -191,30 +191,97 @@ test('a stop that is canceled leaves the service running, and saying so', async 
   assert.equal((await api.runtime.instancesOf(id)).length, 1)
 })
 
-test('nothing more is asked of a service whose delete waits, also while something else runs on it', async () => {
-  const { environmentId, id, busy } = await newBusyPlace()
+/** A deployed application whose delete does not end before `end`. */
+const newLeaving = async (t: TestContext) => {
+  const { environmentId } = await newPlace(api)
+  const { id } = await newApplication(api, environmentId)
   await send('POST', `/application/${id}/deploy`)
-  for (const path of [`/application/${id}`, `/container/${busy}`]) {
-    await send('DELETE', path)
-    const refused = await call('POST', `${path}/deploy`)
-    assert.deepEqual([refused.status, refused.body.code], [409, 'deletion_in_progress'], path)
-  }
-  await send('POST', `/environment/${environmentId}/cancelDeployment`)
   await rests(environmentId)
-  assert.equal((await call('POST', `/application/${id}/deploy`)).status, 202)
-  await rests(environmentId)
+  const { promise: held, resolve: end } = Promise.withResolvers<void>()
+  const { converge } = api.runtime
+  const { mock } = t.mock.method(api.runtime, 'converge', (...args: Parameters<typeof converge>) =>
+    held.then(() => converge(...args)),
+  )
+  await send('DELETE', `/application/${id}`)
+  await until(() => mock.callCount() > 0, { what: 'the delete to begin' })
+  return { environmentId, id: id as string, end }
+}
+
+const isGone = (path: string) =>
+  until(async () => (await call('GET', path)).status === 404, { timeoutMs: 15_000, what: `the end of ${path}` })
+
+const deploymentsOf = (environmentId: string) =>
+  api.database.query<{ action: string; state: string }>(
+    'select action, state from deployment where environment_id = $1 order by seq',
+    [environmentId],
+  )
+
+test('nothing more is asked of a service that is being deleted, and a cancel does not take its deletion back', async (t) => {
+  const { environmentId, id, end } = await newLeaving(t)
+  const refused = await call('POST', `/application/${id}/deploy`)
+  assert.deepEqual([refused.status, refused.body.code], [409, 'deletion_in_progress'])
+  const canceled = await call('POST', `/environment/${environmentId}/cancelDeployment`)
+  assert.deepEqual([canceled.status, canceled.body.code], [409, 'nothing_to_cancel'])
+  assert.match(canceled.body.message, /deletion/)
+  end()
+  await isGone(`/application/${id}`)
 })
 
-test('an action on the whole environment goes past a service that is being deleted, and a delete of it waits its turn', async () => {
-  const { environmentId, id, busy } = await newBusyPlace()
+test('a delete of what is being deleted joins it', async (t) => {
+  const { environmentId, id, end } = await newLeaving(t)
   await send('DELETE', `/application/${id}`)
-  await send('POST', `/environment/${environmentId}/stop`)
+  await send('POST', `/environment/${environmentId}/service/delete`, { application_ids: [id] })
   await send('DELETE', `/environment/${environmentId}`)
-  const { results } = await send('GET', `/environment/${environmentId}/deploymentQueue`)
-  assert.equal(results.length, 2)
-  await cancelOne(await send('GET', `/container/${busy}/status`))
-  await until(async () => (await call('GET', `/environment/${environmentId}`)).status === 404, {
-    timeoutMs: 15_000,
-    what: 'the end of the environment',
-  })
+  await send('DELETE', `/environment/${environmentId}`)
+  await send('DELETE', `/application/${id}`)
+  const canceled = await call('POST', `/environment/${environmentId}/cancelDeployment`)
+  assert.deepEqual([canceled.status, canceled.body.code], [409, 'nothing_to_cancel'])
+  const deletions = (await deploymentsOf(environmentId)).filter(({ action }) => action === 'DELETE')
+  assert.equal(deletions.length, 2)
+  end()
+  await isGone(`/environment/${environmentId}`)
+})
+
+test('a delete ends what runs and waits for its service, and for its environment', async () => {
+  const one = await newBusyPlace()
+  await send('POST', `/application/${one.id}/deploy`)
+  await send('DELETE', `/application/${one.id}`)
+  assert.equal((await call('GET', `/application/${one.id}`)).status, 404, 'what was only queued is gone at once')
+  await send('DELETE', `/container/${one.busy}`)
+  await isGone(`/container/${one.busy}`)
+  assert.deepEqual(await deploymentsOf(one.environmentId), [
+    { action: 'DEPLOY', state: 'CANCELED' },
+    { action: 'DEPLOY', state: 'CANCELED' },
+    { action: 'DELETE', state: 'SUCCEEDED' },
+  ])
+  const all = await newBusyPlace()
+  await send('POST', `/application/${all.id}/deploy`)
+  await send('DELETE', `/environment/${all.environmentId}`)
+  await isGone(`/environment/${all.environmentId}`)
+})
+
+test('a delete ends the part of its service in a deployment, which goes on with the others', async () => {
+  const { environmentId } = await newPlace(api)
+  const { id: busy } = await newContainer(environmentId, 'never-ready')
+  const { id: later } = await newApplication(api, environmentId)
+  const { id: other } = await newApplication(api, environmentId)
+  await send('POST', `/environment/${environmentId}/deploy`)
+  await reaches(environmentId, busy, 'DEPLOYING')
+  await send('DELETE', `/application/${later}`)
+  await send('DELETE', `/container/${busy}`)
+  await isGone(`/container/${busy}`)
+  await isGone(`/application/${later}`)
+  assert.equal(await stateOf(environmentId, other), 'DEPLOYED')
+  assert.deepEqual((await deploymentsOf(environmentId))[0], { action: 'DEPLOY', state: 'SUCCEEDED' })
+})
+
+test('a deployment of which every service is deleted is canceled', async () => {
+  const { environmentId } = await newPlace(api)
+  const { id: first } = await newContainer(environmentId, 'never-ready')
+  const { id: second } = await newContainer(environmentId, 'never-ready')
+  await send('POST', `/environment/${environmentId}/deploy`)
+  for (const id of [first, second]) await reaches(environmentId, id, 'DEPLOYING')
+  for (const id of [first, second]) await send('DELETE', `/container/${id}`)
+  for (const id of [first, second]) await isGone(`/container/${id}`)
+  assert.deepEqual((await deploymentsOf(environmentId))[0], { action: 'DEPLOY', state: 'CANCELED' })
 })

@@ -28,6 +28,8 @@ export interface Limits {
   /** What is pushed to this server: in one repository, and in all of the organization. */
   repositoryMb: number
   repositoriesMb: number
+  /** Mirrors of git repositories, on each server. */
+  mirrorsMb: number
   /** Environments made for pull requests, of one project. */
   previews: number
   /** Ports of this machine that its services hold. */
@@ -52,6 +54,7 @@ export const usualLimits: Limits = Object.freeze({
   certificates: 200,
   repositoryMb: 1024,
   repositoriesMb: 10_240,
+  mirrorsMb: 20_480,
   previews: 5,
   // Of the usual range; the settings have that of theirs.
   ports: 276,
@@ -71,6 +74,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
   certificates: 'SLIPWAY_LIMIT_CERTIFICATES',
   repositoryMb: 'SLIPWAY_LIMIT_REPOSITORY_MB',
   repositoriesMb: 'SLIPWAY_LIMIT_REPOSITORIES_MB',
+  mirrorsMb: 'SLIPWAY_LIMIT_MIRRORS_MB',
   previews: 'SLIPWAY_LIMIT_PREVIEWS',
   ports: 'SLIPWAY_LIMIT_PORTS',
 })
@@ -92,6 +96,10 @@ const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>
   certificates: ['certificates in an organization', 'Remove some domains'],
   repositoryMb: ['MB in one repository on this server', 'Push less'],
   repositoriesMb: ['MB in all repositories of an organization on this server', 'Delete applications'],
+  mirrorsMb: [
+    'MB in the copies of all git repositories of an organization on this server',
+    'Use fewer or smaller ones',
+  ],
   previews: ['previews of pull requests in a project', 'Close some'],
   ports: ['public TCP and UDP ports of deployed services in an organization', 'Delete some'],
 }

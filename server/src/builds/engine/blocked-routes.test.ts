@@ -83,3 +83,16 @@ for (const [what, more, blocked, open] of cases)
     assert.ok(routes.length < 200)
     assert.ok(!routes.includes('172.20.0.0/16'))
   })
+
+test('the routes of a build do not show which networks there are in ranges that are blocked as a whole', () => {
+  const machine = {
+    addresses: ['192.0.2.2', '172.17.0.1', '10.224.192.1'],
+    networks: ['172.17.0.0/16', '10.224.192.0/22'],
+  }
+  const more = ['10.193.4.0/22', '172.29.0.0/16', '192.168.16.0/20']
+  const crowded = {
+    addresses: [...machine.addresses, '10.193.4.1', '172.29.0.1'],
+    networks: [...machine.networks, ...more],
+  }
+  assert.deepEqual(blockedRoutes(around(crowded)), blockedRoutes(around(machine)))
+})

@@ -46,6 +46,15 @@ export const subtract = (network: Network, others: readonly Network[]): Network[
   return [network.base, network.base + half].flatMap((base) => subtract({ base, bits }, touching))
 }
 
+/**
+ * Those that no other one holds. A step can read its routes: a subnet of an environment must not be among them, so what
+ * lies in a range that is blocked as a whole is not listed.
+ */
+const outermost = (networks: readonly Network[]): Network[] => {
+  const distinct = [...new Map(networks.map((network) => [formatNetwork(network), network])).values()]
+  return distinct.filter((inner) => !distinct.some((outer) => outer !== inner && holds(outer, inner)))
+}
+
 /** The engine's defaults. */
 export const usualPools: Pool[] = [
   ...Array.from({ length: 15 }, (_, index) => ({ pool: parseNetwork(`172.${17 + index}.0.0/16`)!, bits: 16 })),
@@ -80,5 +89,5 @@ export const blockedRoutes = (around: NetworkLayout): string[] => {
     ...[...pools, environments].flatMap(({ pool, bits }) => subtract(pool, spared(bits))),
     ...networks.flatMap((network) => subtract(network, [...allowed, own])),
   ]
-  return [...new Set([...always, gateway, ...addresses, ...ranges].map(formatNetwork))]
+  return outermost([...always, gateway, ...addresses, ...ranges]).map(formatNetwork)
 }

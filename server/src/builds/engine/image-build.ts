@@ -1,5 +1,5 @@
 /** One build on the engine: the stages that its target needs, one after the other. */
-import { randomUUID } from 'node:crypto'
+import { createHmac, randomUUID } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import type { ImageStore } from '../image-store.ts'
@@ -32,6 +32,7 @@ export interface ImageBuildParts extends BuildNetworkParts {
 export interface ImageBuild {
   organizationId: string
   clusterId: string
+  cacheScope: string
   /** Nothing that was built before is used. */
   noCache: boolean
   plan: StagePlan
@@ -47,6 +48,15 @@ export interface ImageBuild {
   limits: StepLimits
   deadlineMs: number
 }
+
+/** Known to builds of the same organization and scope alone: the engine's own cache is not shared beyond them. */
+const cacheSecretOf = async (
+  store: ImageStore,
+  { organizationId, cacheScope }: Pick<ImageBuild, 'organizationId' | 'cacheScope'>,
+): Promise<string> =>
+  createHmac('sha256', await store.cacheSecret(organizationId))
+    .update(cacheScope)
+    .digest('hex')
 
 /** A volume with the busybox of the holder's image, made when it is first needed. */
 const createTools = (
@@ -91,7 +101,7 @@ export const buildImage = async (
   later: (work: Promise<void>) => void,
 ): Promise<string> => {
   const { engine, store, disk, caches, downloads } = parts
-  const { organizationId, plan } = build
+  const { plan } = build
   const made = parts.containers.open()
   const control = new AbortController()
   const both = AbortSignal.any([signal, control.signal])
@@ -111,7 +121,7 @@ export const buildImage = async (
       ...build,
       network,
       // A secret that no layer was made with finds none.
-      cacheSecret: build.noCache ? randomUUID() : await store.cacheSecret(organizationId),
+      cacheSecret: build.noCache ? randomUUID() : await cacheSecretOf(store, build),
       ...{ downloads, knowsStartInterval: (await parts.platform(both)).knowsStartInterval },
       ...{ caches, usedCaches, tools: tools.volume, holderImage: parts.holderImage },
       inspect: (id: string) => engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal: both }),

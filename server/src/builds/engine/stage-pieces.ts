@@ -30,6 +30,7 @@ export interface BuildScene {
   signal: AbortSignal
   organizationId: string
   clusterId: string
+  cacheScope: string
   /** Nothing that was built before is used. */
   noCache: boolean
   /** See `ImageStore.cacheSecret`. */
@@ -83,16 +84,16 @@ const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promis
   }
 }
 
-/** The result of `make`, which runs once for the same organization, cluster, parent and instructions. */
+/** The result of `make`, which runs once for the same organization, scope, cluster, parent and instructions. */
 export const once = async (
   scene: BuildScene,
   parent: string,
   what: unknown,
   make: () => Promise<string>,
 ): Promise<string> => {
-  const { store, organizationId, clusterId, log } = scene
+  const { store, organizationId, clusterId, cacheScope, log } = scene
   const key = createHash('sha256')
-    .update(JSON.stringify(['slipway-step-2', organizationId, clusterId, parent, what]))
+    .update(JSON.stringify(['slipway-step-3', organizationId, clusterId, cacheScope, parent, what]))
     .digest('hex')
   const known = scene.noCache ? null : await isHeld(scene, await store.findStep(key))
   if (known !== null) {

@@ -26,7 +26,7 @@ test('a locked cache stays held while its step runs, also when the database was 
   const caches = createStepCaches({ engine, store, clock, maxMb: 1 })
   const own = { uid: 0, gid: 0, mode: 0o755, isReadOnly: false } as const
   const mount: CacheMount = { type: 'cache', id: 'x', target: '/x', sharing: 'locked', ...own }
-  const owner = { organizationId: 'o', clusterId: 'c' } as Parameters<typeof caches.take>[0]
+  const owner = { organizationId: 'o', clusterId: 'c', cacheScope: 's' } as Parameters<typeof caches.take>[0]
   const { release } = await caches.take(owner, [mount], () => assert.fail(), new AbortController().signal)
   for (let minute = 0; minute < 5; minute += 1) {
     isAway = true

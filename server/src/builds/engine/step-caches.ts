@@ -1,5 +1,5 @@
 /**
- * The volumes of `RUN --mount=type=cache`: each belongs to one organization on one engine. Promises that `locked` and
+ * The volumes of `RUN --mount=type=cache`: each belongs to one scope of one organization (`BuildRequest.cacheScope`) on one engine. Promises that `locked` and
  * `private` hold between all servers, and that what an organization keeps stays below its limit between builds: the
  * longest unused go first, and those that nobody used for two weeks. If the process dies, a hold ends by itself.
  */
@@ -31,14 +31,19 @@ export interface HeldCaches {
   release(): Promise<void>
 }
 
-/** A name that no other organization can have, whatever it calls its cache. */
+/** Whose step it is. */
+export interface CacheOwner extends ImageOwner {
+  cacheScope: string
+}
+
+/** A name that no other organization or scope can have, whatever it calls its cache. */
 const volumeOf = (
-  { organizationId, clusterId }: ImageOwner,
+  { organizationId, clusterId, cacheScope }: CacheOwner,
   { id, uid, gid, mode }: CacheMount,
   copy: number,
 ): string =>
   `slipway-cache-${createHash('sha256')
-    .update(JSON.stringify(['slipway-cache-1', organizationId, clusterId, id, uid, gid, mode, copy]))
+    .update(JSON.stringify(['slipway-cache-2', organizationId, clusterId, cacheScope, id, uid, gid, mode, copy]))
     .digest('hex')
     .slice(0, 40)}`
 
@@ -87,7 +92,7 @@ const createHolds = (store: CacheStore, clock: Clock) => {
   renew().catch(() => {})
 
   return {
-    async hold(owner: ImageOwner, mount: CacheMount, onWait: () => void, signal: AbortSignal): Promise<string> {
+    async hold(owner: CacheOwner, mount: CacheMount, onWait: () => void, signal: AbortSignal): Promise<string> {
       const volume = volumeOf(owner, mount, 0)
       if (mount.sharing === 'shared' || held.has(volume)) return volume
       for (let turn = 0; mount.sharing === 'locked'; turn += 1) {
@@ -163,7 +168,7 @@ export const createStepCaches = (parts: StepCacheParts) => {
   return {
     /** The caches of a step, once they are its own as far as it asks for that. */
     async take(
-      owner: ImageOwner,
+      owner: CacheOwner,
       mounts: readonly CacheMount[],
       onWait: (mount: CacheMount) => void,
       signal: AbortSignal,

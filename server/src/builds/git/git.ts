@@ -21,8 +21,9 @@ import {
   refused,
 } from './errors.ts'
 import { noteUse } from './mirror-folder.ts'
+import { createMirrorRoom, type MirrorRoom, ownerKey, type RoomLimits } from './mirror-room.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
-import { internalIdIn, isCommitId } from './names.ts'
+import { hash, internalIdIn, isCommitId } from './names.ts'
 import { withObjects } from './objects.ts'
 import { type Git, GitFailed } from './process.ts'
 import {
@@ -30,7 +31,6 @@ import {
   findTag,
   type GitLimits,
   type GitNetwork,
-  hash,
   type StoredRepositories,
   usualLimits,
   validate,
@@ -47,6 +47,8 @@ export interface MirrorParts {
   log: Log
   clock: Clock
   limits?: Partial<GitLimits>
+  /** Without, mirrors have all the room that there is. */
+  room?: RoomLimits | undefined
   /** Those on this server itself; none without. */
   stored?: StoredRepositories | undefined
 }
@@ -62,6 +64,10 @@ export interface Mirrors extends Browser {
   mirrorOf(source: GitSource): string
   /** Works with the mirror of a repository on this server, which has all that was pushed; one at a time for each. */
   withStored<T>(source: GitSource, signal: AbortSignal, work: (mirror: string, id: string) => Promise<T>): Promise<T>
+  /** Rejects with `limit_reached` or `disk_full` when nothing more may be added to the mirror of this source. */
+  demandRoom(source: GitSource, signal: AbortSignal): Promise<void>
+  /** MB of all mirrors of an organization on this server. */
+  usedMb: MirrorRoom['usedMb']
   close(): Promise<void>
 }
 
@@ -75,7 +81,7 @@ const tooLarge = (commitId: string, bytes: number): DeploymentError =>
 const nameOf = ({ organizationId, url, credentials }: GitSource): string => {
   const known = credentials?.reveal()
   const reader = known === undefined ? 'public' : hash(`${known.username}\0${known.password}`)
-  return `${hash(organizationId).slice(0, 32)}-${hash(url)}-${reader}`
+  return `${ownerKey(organizationId)}-${hash(url)}-${reader}`
 }
 
 /** A commit of a mirror; null if it is missing or the mirror is invalid. */
@@ -176,21 +182,23 @@ const createStoredAccess =
     })
   }
 
+const allRoom: RoomLimits = { organizationMb: 0, reserveMb: 0, sentence: () => '' }
+
 export const createMirrors = (parts: MirrorParts): Mirrors => {
   const { git, folder, log } = parts
   const limits = { ...usualLimits, ...parts.limits }
-  const remote = createRemote(git, parts.network, limits, parts.stored)
+  const room = createMirrorRoom({ git, folder, limits: parts.room ?? allRoom })
+  const remote = createRemote(git, parts.network, limits, room, parts.stored)
   const lock = createKeyedLock()
   const closing = new AbortController()
   const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
   const tags = createMemory()
   const heads = createMemory()
   const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
-  const tagOf = (mirror: string, commitId: string): string => tags.get(`${mirror} ${commitId}`) ?? ''
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
     const commit = await readKnown(git, mirror, commitId)
-    return commit === null ? null : { ...commit, tag: tagOf(mirror, commitId) }
+    return commit === null ? null : { ...commit, tag: tags.get(`${mirror} ${commitId}`) ?? '' }
   }
 
   /** The last known head of a branch, read while the host is asked for the current one. */
@@ -289,10 +297,10 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       }
     },
     mirrorOf,
+    usedMb: room.usedMb,
+    demandRoom: (source, signal) => room.during(mirrorOf(source), signal, async () => {}),
     ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
     withStored: createStoredAccess({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }),
-    async close() {
-      closing.abort(new Error('the server is stopping'))
-    },
+    close: async () => closing.abort(new Error('the server is stopping')),
   }
 }

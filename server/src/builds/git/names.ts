@@ -1,4 +1,7 @@
 /** Which URLs and branch names are passed to git. Pure: what passes here cannot be an option or another transport. */
+import { createHash } from 'node:crypto'
+
+export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
 const maxUrlLength = 2048
 const maxBranchLength = 255

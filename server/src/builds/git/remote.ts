@@ -2,17 +2,18 @@
  * Access to git hosts: which URLs and names are allowed, with which credentials, and with which limits on time and
  * size. What it fetches goes into a mirror managed by git.ts.
  */
-import { createHash } from 'node:crypto'
 import { readdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import type { DeploymentError } from '../../lib/errors.ts'
 import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
 import type { GitLogin, GitSource } from '../builder.ts'
 import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
-import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
-import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
+import { clearLeftovers } from './mirror-folder.ts'
+import type { MirrorRoom } from './mirror-room.ts'
+import { hash, internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
 import type { Git, GitConfig } from './process.ts'
 import { askedFor, createRefs, type Refs } from './refs.ts'
 
@@ -25,8 +26,16 @@ export type GitNetwork = Pick<Outbound, 'check' | 'open'>
 /** The repositories on this server itself, by the ids of their applications: nothing of them goes over the network. */
 export interface StoredRepositories {
   refs(id: string): Promise<Refs>
-  /** Brings into this mirror what it lacks of a repository. A code other than 0: the mirror must be made anew. */
-  restore(git: Git, mirror: string, id: string): Promise<ExecResult>
+  /**
+   * Brings into this mirror what it lacks of a repository, each piece of it within `inRoom`. A code other than 0: the
+   * mirror must be made anew.
+   */
+  restore(
+    git: Git,
+    mirror: string,
+    id: string,
+    inRoom: (work: () => Promise<void>) => Promise<void>,
+  ): Promise<ExecResult>
 }
 
 export interface GitLimits {
@@ -44,8 +53,6 @@ export const usualLimits: GitLimits = {
   fetchMs: 600_000,
   maxBytes: 5 * 2 ** 30,
 }
-
-export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
 /** Rejects what must not be passed to git. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
@@ -102,6 +109,7 @@ export const createRemote = (
   git: Git,
   network: GitNetwork,
   limits: GitLimits,
+  room: MirrorRoom,
   stored: StoredRepositories = notKept,
 ) => {
   const readRefs = createRefs((request) => network.open(request))
@@ -162,29 +170,29 @@ export const createRemote = (
     return new Map([...refs].map(([ref, id]) => [ref.slice('refs/heads/'.length), id]))
   }
 
-  /** Aborts a fetch whose mirror grows too large. */
-  const watchSize = (mirror: string, tooLarge: AbortController) => {
-    const timer = setInterval(async () => {
-      if ((await mirrorSize(mirror)) <= limits.maxBytes) return
-      tooLarge.abort(refused(`The repository is larger than ${Math.round(limits.maxBytes / 2 ** 20)} MB.`))
-    }, 250)
-    return { [Symbol.dispose]: () => clearInterval(timer) }
-  }
+  const tooLarge = (): DeploymentError =>
+    refused(`The repository is larger than ${Math.round(limits.maxBytes / 2 ** 20)} MB.`)
 
   const download = async (source: GitSource, mirror: string, args: string[], signal: AbortSignal) => {
-    const tooLarge = new AbortController()
-    using _ = watchSize(mirror, tooLarge)
+    let isTooLarge = false
+    const checkSize = (bytes: number): void => {
+      isTooLarge ||= bytes > limits.maxBytes
+      if (isTooLarge) throw tooLarge()
+    }
     const config = connectionConfig(source, await addressOf(source, signal))
-    const both = AbortSignal.any([signal, tooLarge.signal])
     const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
     const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
-    try {
-      return await talk(source, all, limits.fetchMs, config, both)
-    } catch (error) {
-      await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
-      if (tooLarge.signal.aborted) await git.remove([mirror])
-      throw error
+    // It cleans up by itself, so that its mirror is measured without what is left of it.
+    const work = async (within: AbortSignal): Promise<ExecResult> => {
+      try {
+        return await talk(source, all, limits.fetchMs, config, within)
+      } catch (error) {
+        await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
+        if (isTooLarge) await git.remove([mirror])
+        throw error
+      }
     }
+    return room.during(mirror, signal, work, checkSize)
   }
 
   const isShallow = async (mirror: string): Promise<boolean> => (await readdir(mirror)).includes('shallow')
@@ -200,7 +208,7 @@ export const createRemote = (
     depth: number = 1,
   ): Promise<ExecResult> => {
     const id = internalIdIn(source.url)
-    if (id !== null) return stored.restore(git, mirror, id)
+    if (id !== null) return stored.restore(git, mirror, id, (work) => room.during(mirror, signal, work))
     const ref = refOf(source)
     const some = [`--depth=${depth}`, '--end-of-options', source.url, `+${commitId}:${ref}`]
     const result = await download(source, mirror, some, signal)

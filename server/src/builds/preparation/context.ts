@@ -17,10 +17,12 @@ import type { PreparationLimits } from './limits.ts'
 import { ignoreFileWith } from './own-dockerfile.ts'
 
 /** Part of every content key: a different way to build makes different images. */
-const recipe = 'slipway-build-2'
+const recipe = 'slipway-build-3'
 
 export interface KeyParts {
   organizationId: string
+  /** See `BuildRequest`. */
+  cacheScope: string
   treeId: string
   dockerfileId: string
   dockerfilePath: string | null
@@ -30,11 +32,21 @@ export interface KeyParts {
   bases: [name: string, id: string | null][]
 }
 
-/** The same for the same content of an organization, whatever commit, service or repository it comes from. */
+/** The same for the same content in one scope of an organization, whatever commit, service or repository it comes from. */
 export const contentKey = (parts: KeyParts): string => {
-  const { organizationId, treeId, dockerfileId, dockerfilePath, targetStage } = parts
+  const { organizationId, cacheScope, treeId, dockerfileId, dockerfilePath, targetStage } = parts
   const buildArgs = Object.entries(parts.buildArgs).sort(([a], [b]) => (a < b ? -1 : 1))
-  const all = [recipe, organizationId, treeId, dockerfileId, dockerfilePath, targetStage, buildArgs, parts.bases]
+  const all = [
+    recipe,
+    organizationId,
+    cacheScope,
+    treeId,
+    dockerfileId,
+    dockerfilePath,
+    targetStage,
+    buildArgs,
+    parts.bases,
+  ]
   return createHash('sha256').update(JSON.stringify(all)).digest('hex')
 }
 

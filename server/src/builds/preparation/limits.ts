@@ -74,3 +74,9 @@ export const contextTooSlow = ({ contextMs }: PreparationLimits) =>
 
 export const readTooMuch = () =>
   refusePreparation('Reading the repository for the build exceeded its memory limit: use fewer or smaller files.')
+
+/** `why` is the message of the error that ended the thread. */
+export const readFailed = (why: string) =>
+  refusePreparation(
+    `The thread that read the repository for the build failed: ${why.split('\n')[0]!.slice(0, 200)}. Deploy again, and report it if it fails again.`,
+  )

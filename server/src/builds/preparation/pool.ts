@@ -1,9 +1,11 @@
 /**
- * The threads that prepare builds. Promises each job its own thread, fair turns between organizations, of which none
- * gets all threads, and a warm thread for the usual build. Does not know what a job is.
+ * The threads that prepare builds. Promises each job its own thread that has not been ended, fair turns between
+ * organizations, of which none gets all threads, and a warm thread for the usual build. Reports why a thread died. Does
+ * not know what a job is.
  */
 import { Worker } from 'node:worker_threads'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import { deathOf, type ThreadDeath } from '../../lib/thread-death.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import { type FromWorker, type Job, maxGroups, type ToWorker, type WorkerSetup } from './job.ts'
 
@@ -12,8 +14,8 @@ export interface Lease {
   run(job: Job): void
   /** Allows so many more chunks. */
   grant(chunks: number): void
-  /** Null if the thread died: it exceeded its memory limit, or was killed. */
-  onMessage(listener: (message: FromWorker | null) => void): void
+  /** The messages of the job; a thread that dies is the last one. */
+  onMessage(listener: (message: FromWorker | ThreadDeath) => void): void
   /** Cancels the job; the thread is free for others once it has ended. */
   release(): void
 }
@@ -21,14 +23,19 @@ export interface Lease {
 interface Thread {
   worker: Worker
   groups: Int32Array<SharedArrayBuffer>
-  listener: (message: FromWorker | null) => void
+  listener: (message: FromWorker | ThreadDeath) => void
+  /** Why it takes no more jobs: this pool ended it, or it dies by itself; null while it lives. */
+  gone: 'ended' | 'dying' | null
+  /** Once it has exited. */
+  death: ThreadDeath | null
   isBusy: boolean
   /** `turn` is null if the thread has died. */
   onIdle: (turn: number | null) => void
 }
 
 const program = new URL('./worker.ts', import.meta.url)
-const heapMb = 256
+/** Of one thread; its buffers come on top. */
+const usualHeapMb = 256
 /** A thread that does not end a canceled job by then is killed. */
 const patienceMs = 20_000
 /** How many idle threads are kept. */
@@ -44,7 +51,7 @@ const endGroups = (groups: Int32Array): void => {
       }
 }
 
-const startThread = (git: WorkerSetup['git'], onExit: () => void): Thread => {
+const startThread = ({ git, heapMb = usualHeapMb }: PoolParts, onExit: () => void): Thread => {
   const groups = new Int32Array(new SharedArrayBuffer(4 * maxGroups))
   const worker = new Worker(program, {
     workerData: { git, groups } satisfies WorkerSetup,
@@ -52,17 +59,25 @@ const startThread = (git: WorkerSetup['git'], onExit: () => void): Thread => {
     env: { PATH: process.env.PATH },
     execArgv: [],
   })
-  const thread: Thread = { worker, groups, listener: () => {}, isBusy: false, onIdle: () => {} }
+  const thread: Thread = {
+    ...{ worker, groups, listener: () => {}, isBusy: false, onIdle: () => {} },
+    ...{ gone: null, death: null },
+  }
   worker.unref()
   worker.on('message', (message: FromWorker) => {
     if (message.kind === 'idle') thread.onIdle(message.turn)
     else thread.listener(message)
   })
-  worker.on('error', () => {})
-  worker.on('exit', () => {
+  let thrown: unknown
+  worker.on('error', (error) => {
+    thrown = error
+    thread.gone ??= 'dying'
+  })
+  worker.on('exit', (code) => {
     onExit()
     endGroups(groups)
-    thread.listener(null)
+    thread.death = thread.gone === 'ended' ? { kind: 'died', of: 'ended' } : deathOf(thrown, code)
+    thread.listener(thread.death)
     thread.onIdle(null)
   })
   return thread
@@ -73,7 +88,32 @@ interface Waiting {
   give(thread: Thread): void
 }
 
-export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) => {
+/**
+ * Removes who is next from `waiting`: the organization that holds the fewest threads, and among those the one waiting
+ * longest; the last thread is reserved for another one.
+ */
+const takeNext = (waiting: Waiting[], held: ReadonlyMap<string, number>, size: number): Waiting | undefined => {
+  const most = Math.max(1, size - 1)
+  let best: Waiting | undefined
+  for (const each of waiting) {
+    const has = held.get(each.owner) ?? 0
+    if (has < most && (best === undefined || has < (held.get(best.owner) ?? 0))) best = each
+  }
+  if (best !== undefined) waiting.splice(waiting.indexOf(best), 1)
+  return best
+}
+
+export interface PoolParts {
+  git: WorkerSetup['git']
+  /** Threads that work at a time. */
+  size: number
+  clock: Clock
+  heapMb?: number | undefined
+}
+
+export const createPool = (parts: PoolParts) => {
+  const { size, clock } = parts
+  /** Until they have exited. */
   const threads = new Set<Thread>()
   const waiting: Waiting[] = []
   const held = new Map<string, number>()
@@ -81,41 +121,32 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
   let turns = 0
 
   const start = (): Thread => {
-    const thread = startThread(git, () => threads.delete(thread))
+    const thread = startThread(parts, () => threads.delete(thread))
     threads.add(thread)
     return thread
   }
 
-  /**
-   * The organization with the fewest threads is next, and among those the one waiting longest; the last thread is
-   * reserved for another one.
-   */
-  const takeNext = (): Waiting | undefined => {
-    const most = Math.max(1, size - 1)
-    let best: Waiting | undefined
-    for (const each of waiting) {
-      const has = held.get(each.owner) ?? 0
-      if (has < most && (best === undefined || has < (held.get(best.owner) ?? 0))) best = each
-    }
-    if (best !== undefined) waiting.splice(waiting.indexOf(best), 1)
-    return best
+  const end = async (thread: Thread): Promise<void> => {
+    thread.gone = 'ended'
+    await thread.worker.terminate()
   }
 
   const busy = (): number => [...threads].filter(({ isBusy }) => isBusy).length
+  /** Only these may be leased: an ended thread is among `threads` until its exit event. */
+  const idle = (): Thread[] => [...threads].filter(({ isBusy, gone }) => !isBusy && gone === null)
 
   const dispatch = (): void => {
     while (!isClosed && busy() < size) {
-      const next = takeNext()
+      const next = takeNext(waiting, held, size)
       if (next === undefined) break
-      const thread = [...threads].find(({ isBusy }) => !isBusy) ?? start()
+      const thread = idle()[0] ?? start()
       thread.isBusy = true
       thread.worker.ref()
       held.set(next.owner, (held.get(next.owner) ?? 0) + 1)
       next.give(thread)
     }
-    const idle = [...threads].filter(({ isBusy }) => !isBusy)
-    for (const { worker } of idle.slice(spares)) void worker.terminate()
-    if (!isClosed && idle.length === 0 && threads.size < size) start()
+    for (const surplus of idle().slice(spares)) void end(surplus)
+    if (!isClosed && idle().length === 0 && busy() < size) start()
   }
 
   const settle = (thread: Thread, owner: string): void => {
@@ -149,6 +180,7 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
       grant: (chunks) => post({ kind: 'credit', chunks }),
       onMessage(listener) {
         thread.listener = listener
+        if (thread.death !== null) listener(thread.death)
       },
       release() {
         if (isReleased) return
@@ -157,7 +189,7 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
         if (!isIdle) {
           post({ kind: 'cancel', turn })
           clock.sleep(patienceMs, patience.signal).then(
-            () => void thread.worker.terminate(),
+            () => void end(thread),
             () => {},
           )
         }
@@ -188,7 +220,7 @@ export const createPool = (git: WorkerSetup['git'], size: number, clock: Clock) 
     },
     async close(): Promise<void> {
       isClosed = true
-      await Promise.all([...threads].map(({ worker }) => worker.terminate()))
+      await Promise.all([...threads].map(end))
     },
   }
 }

@@ -3,17 +3,25 @@
  * contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of time, memory
  * and size. Knows no engines or images. If the process dies, nothing is left except what git finishes by itself.
  */
-import { basename } from 'node:path'
 import { Readable } from 'node:stream'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
+import type { ThreadDeath } from '../../lib/thread-death.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { GitSource, ToolBuild } from '../builder.ts'
+import { ownerOf } from '../git/mirror-room.ts'
 import type { GitSetup } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
 import type { OwnDockerfile } from './context.ts'
 import type { Dockerfile } from './dockerfile.ts'
 import { type FromWorker, fromPlain, type Job, type Prepared } from './job.ts'
-import { contextTooSlow, type PreparationLimits, readTooMuch, readTooSlow, usualPreparation } from './limits.ts'
+import {
+  contextTooSlow,
+  type PreparationLimits,
+  readFailed,
+  readTooMuch,
+  readTooSlow,
+  usualPreparation,
+} from './limits.ts'
 import { createPool, type Lease } from './pool.ts'
 
 export interface PreparedSource {
@@ -48,6 +56,8 @@ export interface PreparationParts {
   limits?: Partial<PreparationLimits>
   /** Threads at a time. */
   threads: number
+  /** Of one thread. */
+  heapMb?: number
   clock: Clock
 }
 
@@ -56,9 +66,6 @@ const mostKept = 65_536
 /** Chunks in flight. */
 const ahead = 8
 
-/** Mirrors are named after their owners. */
-const ownerOf = (mirror: string): string => basename(mirror).split('-')[0]!
-
 /** Calls back once, unless canceled. */
 const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
   const off = new AbortController()
@@ -66,11 +73,25 @@ const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
   return () => off.abort()
 }
 
+/** The server ended the thread of a job, which nobody has to know: another thread does it again. */
+class ThreadEnded extends Error {
+  constructor() {
+    super('the thread that prepared the build was ended')
+    this.name = 'ThreadEnded'
+  }
+}
+
+const explainDeath = (death: ThreadDeath): Error => {
+  if (death.of === 'memory') return readTooMuch()
+  if (death.of === 'ended') return new ThreadEnded()
+  return readFailed(death.message)
+}
+
 /** Waits for the first message of a job; anything else is its failure. */
 const firstWord = async (lease: Lease, job: Job, limits: PreparationLimits, clock: Clock, signal: AbortSignal) => {
   const { promise, resolve, reject } = Promise.withResolvers<Exclude<FromWorker, { kind: 'failed' }>>()
   lease.onMessage((message) => {
-    if (message === null) reject(readTooMuch())
+    if (message.kind === 'died') reject(explainDeath(message))
     else if (message.kind === 'failed') reject(fromPlain(message.error))
     else resolve(message)
   })
@@ -100,7 +121,7 @@ const streamOf = (lease: Lease, limits: PreparationLimits, clock: Clock): Readab
   })
   const putOff = after(clock, limits.contextMs, () => tar.destroy(contextTooSlow(limits)))
   lease.onMessage((message) => {
-    if (message === null) tar.destroy(readTooMuch())
+    if (message.kind === 'died') tar.destroy(explainDeath(message))
     else if (message.kind === 'failed') tar.destroy(fromPlain(message.error))
     else if (message.kind === 'end') tar.push(null)
     else if (message.kind === 'chunk') {
@@ -117,20 +138,31 @@ const streamOf = (lease: Lease, limits: PreparationLimits, clock: Clock): Readab
 export const createPreparation = (parts: PreparationParts): Preparation => {
   const { clock } = parts
   const limits = { ...usualPreparation, ...parts.limits }
-  const pool = createPool(parts.git, parts.threads, clock)
+  const pool = createPool({ git: parts.git, size: parts.threads, clock, heapMb: parts.heapMb })
   const known = new Map<string, PreparedSource>()
+
+  /** `work` releases the lease, unless it fails. Starts over with another thread if the server ended the first. */
+  const withLease = async <T>(mirror: string, signal: AbortSignal, work: (lease: Lease) => Promise<T>): Promise<T> => {
+    for (;;) {
+      const lease = await pool.lease(ownerOf(mirror), signal)
+      try {
+        return await work(lease)
+      } catch (error) {
+        lease.release()
+        if (!(error instanceof ThreadEnded)) throw error
+      }
+    }
+  }
 
   const readNow = async (mirror: string, what: PreparationRequest, signal: AbortSignal): Promise<Prepared> => {
     const { commitId, rootPath, dockerfilePath, tool } = what
-    const lease = await pool.lease(ownerOf(mirror), signal)
-    try {
-      const job: Job = { kind: 'read', mirror, commitId, rootPath, dockerfilePath, tool, limits }
+    const job: Job = { kind: 'read', mirror, commitId, rootPath, dockerfilePath, tool, limits }
+    return withLease(mirror, signal, async (lease) => {
       const answer = await firstWord(lease, job, limits, clock, signal)
       if (answer.kind !== 'read') throw new Error(`a preparation answered ${answer.kind}`)
-      return answer.prepared
-    } finally {
       lease.release()
-    }
+      return answer.prepared
+    })
   }
 
   return {
@@ -147,15 +179,11 @@ export const createPreparation = (parts: PreparationParts): Preparation => {
       return prepared
     },
     async context(tree, own, signal) {
-      const lease = await pool.lease(ownerOf(tree.mirror), signal)
-      try {
+      return withLease(tree.mirror, signal, async (lease) => {
         const answer = await firstWord(lease, { kind: 'context', tree, own, limits }, limits, clock, signal)
         if (answer.kind !== 'opened') throw new Error(`a preparation answered ${answer.kind}`)
         return { tar: streamOf(lease, limits, clock) }
-      } catch (error) {
-        lease.release()
-        throw error
-      }
+      })
     },
     close: () => pool.close(),
   }

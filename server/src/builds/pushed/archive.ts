@@ -5,6 +5,7 @@
 import { pipeline } from 'node:stream/promises'
 import { Worker } from 'node:worker_threads'
 import { ApiError } from '../../lib/errors.ts'
+import { deathOf, type ThreadDeath } from '../../lib/thread-death.ts'
 import type { ArchiveEnd, ArchiveJob } from './archive-job.ts'
 import { atMost, explainIntake, type Intake, pushRefused } from './intake.ts'
 import { type ArchiveLimits, smallBytes } from './tar-reader.ts'
@@ -23,6 +24,11 @@ export const archiveLimits = (maxBytes: number): ArchiveLimits => ({
 })
 
 const archiveRefused = (message: string): ApiError => new ApiError(400, 'archive_refused', message)
+
+const explainDeath = (death: ThreadDeath): Error =>
+  death.of === 'crash'
+    ? new Error(`the thread that read an archive died: ${death.message}`)
+    : pushRefused('The archive needs more memory than is allowed for it.')
 
 const tooSlow = (): ApiError => archiveRefused('The archive did not arrive, or could not be read, in time.')
 
@@ -61,10 +67,10 @@ export const commitArchive = async (
     stderr: true,
   })
   worker.stderr.resume()
-  const { promise: ended, resolve } = Promise.withResolvers<ArchiveEnd | null>()
+  const { promise: ended, resolve } = Promise.withResolvers<ArchiveEnd | ThreadDeath>()
   worker.once('message', resolve)
-  worker.on('error', () => resolve(null))
-  worker.once('exit', () => resolve(null))
+  worker.on('error', (error) => resolve(deathOf(error, 1)))
+  worker.once('exit', (code) => resolve(deathOf(undefined, code)))
   const stop = new AbortController()
   const late = setTimeout(() => stop.abort(tooSlow()), timeoutMs)
   let failure: unknown = null
@@ -96,7 +102,7 @@ export const commitArchive = async (
 
 async function* untilEnd(
   worker: Worker,
-  ended: Promise<ArchiveEnd | null>,
+  ended: Promise<ArchiveEnd | ThreadDeath>,
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const onAbort = (): void => void worker.stdout.destroy(signal.reason as Error)
@@ -104,7 +110,7 @@ async function* untilEnd(
   try {
     for await (const chunk of worker.stdout as AsyncIterable<Buffer>) yield chunk
     const end = await ended
-    if (end === null) throw pushRefused('The archive needs more memory than is allowed for it.')
+    if ('kind' in end) throw explainDeath(end)
     if (end.refused !== null) throw archiveRefused(end.refused)
   } finally {
     signal.removeEventListener('abort', onAbort)

@@ -6,6 +6,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Database } from '../../store/database.ts'
 import type { GitSource } from '../builder.ts'
 import type { Mirrors } from '../git/git.ts'
+import { roomRefusal } from '../git/mirror-room.ts'
 import type { Git, GitTalk } from '../git/process.ts'
 import { type Intake, openIntake } from './intake.ts'
 import { readRefs } from './rows.ts'
@@ -14,19 +15,24 @@ import { alignRefs } from './stored.ts'
 const fetchMs = 600_000
 
 export interface Repositories {
-  /** For what is pushed to a repository now. Whoever opens one removes it. */
+  /**
+   * For what is pushed to a repository now. Whoever opens one removes it. Rejects with an
+   * `ApiError` when there is no room for it.
+   */
   intake(source: GitSource, signal: AbortSignal): Promise<Intake>
   /**
    * `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. Only what they reach can be
    * had: the mirror also has the submodules of builds, which whoever may read the application need not be able to read.
    */
   serve(source: GitSource, options: { advertise: boolean }, signal: AbortSignal): Promise<GitTalk>
+  /** MB of the mirrors of all git repositories of an organization on this server. */
+  usedMb(organizationId: string): Promise<number>
 }
 
 export interface RepositoryParts {
   git: Git
   template: string
-  mirrors: Pick<Mirrors, 'withStored'>
+  mirrors: Pick<Mirrors, 'withStored' | 'demandRoom' | 'usedMb'>
   database: Database
 }
 
@@ -52,8 +58,16 @@ const bringUpToDate = async (
 }
 
 export const createRepositories = (parts: RepositoryParts): Repositories => ({
-  intake: async (source, signal) =>
-    openIntake(parts.git, await parts.mirrors.withStored(source, signal, async (mirror) => mirror), parts.template),
+  async intake(source, signal) {
+    try {
+      const mirror = await parts.mirrors.withStored(source, signal, async (path) => path)
+      await parts.mirrors.demandRoom(source, signal)
+      return openIntake(parts.git, mirror, parts.template)
+    } catch (error) {
+      throw roomRefusal(error) ?? error
+    }
+  },
+  usedMb: parts.mirrors.usedMb,
   async serve(source, { advertise }, signal) {
     const mirror = await bringUpToDate(parts, source, signal)
     const mode = advertise ? ['--advertise-refs'] : []

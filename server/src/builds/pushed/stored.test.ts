@@ -38,7 +38,7 @@ const restore = (t: TestContext, lists: string[][], whole: string[]) => {
     remove: async () => {},
   })
   return createStored(database)
-    .restore(git, mirror, 'id')
+    .restore(git, mirror, 'id', (work) => work())
     .then(() => read)
 }
 

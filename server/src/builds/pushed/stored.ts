@@ -63,11 +63,12 @@ export const createStored = (database: Database): StoredRepositories => ({
   async refs(id) {
     return new Map((await readRefs(database, id)).map(({ name, commitId }) => [name, commitId]))
   },
-  async restore(git, mirror, id) {
+  async restore(git, mirror, id, inRoom) {
     for (let tries = 1; ; tries += 1) {
       const packs = await readPacks(database, id)
       try {
-        for (const pack of packs) if (!(await isThere(pack, mirror))) await bring(database, git, mirror, pack)
+        for (const pack of packs)
+          if (!(await isThere(pack, mirror))) await inRoom(() => bring(database, git, mirror, pack))
       } catch (error) {
         if (!(error instanceof GitFailed)) throw error
         // One that was merged with others while it was read has ended early: what it had is in the merged one.

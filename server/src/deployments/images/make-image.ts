@@ -1,5 +1,5 @@
 /** The image of a deployment: built from a commit, or pulled from a registry. Its source is stored with it. */
-import type { Commit } from '../../builds/builder.ts'
+import { type Commit, cacheScopeOf } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -93,6 +93,7 @@ const buildImage = async (
         ...source,
         organizationId: claim.organizationId,
         clusterId: service.clusterId,
+        cacheScope: cacheScopeOf(service.projectId, service.mode),
         source: await openGitSource(parts, claim.organizationId, source.git),
         commitId: commit.git_commit_id,
         variables: new Secret(variables.env),

@@ -2,6 +2,7 @@
  * Reads the facts for a plan: what runs and from what, and what a deploy would produce now. Writes nothing, and fetches
  * only the head of a branch and the digest of a tag.
  */
+import { cacheScopeOf } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { clusterRefusal } from '../../clusters/local.ts'
 import { type Kind, typeOf } from '../../kinds.ts'
@@ -53,6 +54,8 @@ interface Row {
   kind: Kind
   name: string
   clusterId: string
+  projectId: string
+  mode: string
   spec: Record<string, unknown>
   desired: string
   isSkipped: boolean
@@ -68,7 +71,8 @@ interface Row {
 /** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
-    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId", ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
+    `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId",
+       e.parent_id as "projectId", coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, ${specSql('n')} as spec, s.desired, s.is_skipped as "isSkipped",
        s.deployed_hash as "deployedHash", s.current_release_id as "releaseId", s.scale,
        ${leavingSql} as leaving, s.state,
        (select count(*)::int from deployment_service o join deployment d on d.id = o.deployment_id
@@ -79,7 +83,7 @@ const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, serv
            and (w.release_id is null or exists (select from release r
              where r.id = w.release_id and r.deployment_id = w.deployment_id))
          order by w.created_at desc limit 5) t) as "usualSeconds"
-     from service_state s join node n on n.id = s.service_id
+     from service_state s join node n on n.id = s.service_id join node e on e.id = s.environment_id
      where s.environment_id = $1 and (s.service_id = any($2) or ($3 and s.is_skipped))
      order by n.created_at, n.id`,
     [
@@ -168,6 +172,7 @@ const builtImage = async (
     commitId,
     serviceId: row.id,
     clusterId: row.clusterId,
+    cacheScope: cacheScopeOf(row.projectId, row.mode),
   }
   const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
   return parts.builder.built({ ...request, ...secret }, signal)

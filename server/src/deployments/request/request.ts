@@ -4,7 +4,7 @@
  */
 import { clusterRefusal } from '../../clusters/local.ts'
 import type { Kind } from '../../kinds.ts'
-import { badRequest, conflict } from '../../lib/errors.ts'
+import { badRequest, conflict, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Disk } from '../../limits/disk.ts'
 import type { Limits } from '../../limits/limits.ts'
@@ -24,6 +24,7 @@ import {
   setServiceState,
 } from '../status/service-state.ts'
 import { isFinal, openStates, stateOf } from '../status/states.ts'
+import { endForDeletion, openDeletion } from './deletion.ts'
 import { deployRefusal, kindRefusal, type Lacking, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
@@ -253,6 +254,18 @@ const queuedOf = ({ action, services }: DeploymentRequest, targets: readonly Tol
   return targets.map((target) => ({ word: wordsOf(action, asked.get(target.id) ?? services).queued, target }))
 }
 
+/** Whether nothing was ever done for these services, so that no engine has anything of them. */
+const areUntouched = async (tx: Queryable, services: readonly ServiceRow[]): Promise<boolean> => {
+  if (services.some(({ state, released, queued }) => !/^(READY|CANCELED)$/.test(state) || released || queued > 0))
+    return false
+  const [trace] = await tx.query(
+    `select from task_state where id = any($1)
+     union all select from deployment_service where service_id = any($2) and started_at is not null limit 1`,
+    [services.map(({ id }) => id), services.flatMap(({ id, state }) => (state === 'READY' ? [] : [id]))],
+  )
+  return trace === undefined
+}
+
 /** Something never deployed needs no engine to be deleted: its rows are all there is. */
 const deleteAtOnce = async (
   tx: Queryable,
@@ -260,9 +273,8 @@ const deleteAtOnce = async (
   services: readonly ServiceRow[],
 ): Promise<boolean> => {
   if (request.action !== 'DELETE') return false
-  if (services.some((service) => service.state !== 'READY' || service.released || service.queued > 0)) return false
+  if (!(await areUntouched(tx, services))) return false
   const ids = services.map(({ id }) => id)
-  if ((await tx.query('select 1 from task_state where id = any($1) limit 1', [ids])).length > 0) return false
   if (request.wholeEnvironment) {
     const [busy] = await tx.query(
       `select 1 from deployment where environment_id = $1 and state in ${openStates}
@@ -280,14 +292,20 @@ const deleteAtOnce = async (
 /** See `Deployments.request`. */
 export const requestDeployment = async (
   tx: Queryable,
-  request: DeploymentRequest,
+  wanted: DeploymentRequest,
   parts: RequestParts,
 ): Promise<AcceptedDeployment> => {
-  const environment = await lockEnvironment(tx, request.environmentId)
+  const environment = await lockEnvironment(tx, wanted.environmentId)
+  const { joined: deletion, left } = await openDeletion(tx, wanted)
+  if (deletion !== null) return deletion
+  const request = { ...wanted, services: wanted.services.filter(({ id }) => left.has(id)) }
+  if (request.action === 'DELETE') await endForDeletion(tx, request, parts)
   const asked = await readServices(
     tx,
     request.services.map((service) => service.id),
   )
+  // Another request has deleted it since its caller was checked.
+  if (!request.wholeEnvironment && asked.length < request.services.length) throw notFound()
   // An action on a whole environment is not about what leaves it anyway.
   const found = asked.filter(({ leaving }) => !(request.wholeEnvironment && leaving))
   const { services, leftOut } = await chooseDeployable(tx, request, found, parts)

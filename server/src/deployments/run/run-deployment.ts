@@ -18,6 +18,7 @@ import { stateOf } from '../status/states.ts'
 import { graceOf } from '../tasks/jobs.ts'
 import { actions, undo, undoStop } from './deploy.ts'
 import { createDeploymentLog } from './log.ts'
+import { createPartSignals, type PartSignals } from './part-signals.ts'
 import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from './service-run.ts'
 import { createSteps, orLeft } from './steps.ts'
 
@@ -149,13 +150,17 @@ const skipService = async (
   signal: AbortSignal,
 ): Promise<void> => conclude(await beginRun(parts, claim, service, signal), outcome)
 
-const alreadyFailed = (service: ServiceRow): boolean => service.finished && /_ERROR$|^CANCELED$/.test(service.outcome)
+/** What was ended by a deletion of the service says nothing of the deployment. */
+const counts = ({ endRequested, outcome }: ServiceRow): boolean => !(endRequested && outcome === 'CANCELED')
+
+const alreadyFailed = (service: ServiceRow): boolean =>
+  service.finished && counts(service) && /_ERROR$|^CANCELED$/.test(service.outcome)
 
 type Ending = 'SUCCEEDED' | 'FAILED' | 'CANCELED'
 
 const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[]): Ending => {
   const states = [
-    ...services.filter((each) => each.finished).map((each) => each.outcome),
+    ...services.filter((each) => each.finished && counts(each)).map((each) => each.outcome),
     ...outcomes.map((each) => each.state),
   ]
   if (states.some((state) => state.endsWith('_ERROR'))) return 'FAILED'
@@ -163,40 +168,58 @@ const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[])
 }
 
 /** See the head of this file. Rejects only when the deployment is no longer ours or the database is away. */
-export const runDeployment = async (parts: DeploymentParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+export const runDeployment = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  signal: AbortSignal,
+  partSignals: PartSignals = createPartSignals(),
+): Promise<void> => {
   const release = await parts.environmentLock.acquire(claim.environmentId)
   try {
     // Whoever reconciles may be another server.
     await awaitShares(parts, claim.environmentId, () => {
       if (!isCancel({ signal })) signal.throwIfAborted()
     })
-    await runStages(parts, claim, signal)
+    await runStages(parts, claim, signal, partSignals)
   } finally {
     release()
   }
 }
 
-const runStages = async (parts: DeploymentParts, claim: Claim, signal: AbortSignal): Promise<void> => {
+const runStages = async (
+  parts: DeploymentParts,
+  claim: Claim,
+  signal: AbortSignal,
+  partSignals: PartSignals,
+): Promise<void> => {
   const services = await readServices(parts.database, claim.id)
   const outcomes: Outcome[] = []
   let stopped = services.some(alreadyFailed)
   let begun = services.some(({ started }) => started)
+  const workOnPart = async (service: ServiceRow, own: AbortSignal): Promise<void> => {
+    // What an earlier process began is to be undone, also when a cancel came meanwhile.
+    const over = stopped || (isCancel({ signal: own }) && !service.started)
+    // A cancel before anything began is what each of them is asked to show.
+    if (over) return skipService(parts, claim, service, stopped || begun ? skipped : canceled, own)
+    begun = true
+    const outcome = await workOn(parts, claim, service, own)
+    // Ended because the service is to be deleted: the others go on.
+    if (outcome === canceled && !isCancel({ signal })) return
+    outcomes.push(outcome)
+    if (outcome.kind !== 'succeeded') stopped = true
+  }
   for (const stage of inStages(claim.action as DeploymentAction, services))
     await forEachParallel(
       parallel,
       stage.filter((service) => !service.finished),
       async (service) => {
-        // What an earlier process began is to be undone, also when a cancel came meanwhile.
-        const over = stopped || (isCancel({ signal }) && !service.started)
-        // A cancel before anything began is what each of them is asked to show.
-        if (over) return skipService(parts, claim, service, stopped || begun ? skipped : canceled, signal)
-        begun = true
-        const outcome = await workOn(parts, claim, service, signal)
-        outcomes.push(outcome)
-        if (outcome.kind !== 'succeeded') stopped = true
+        const part = { deploymentId: claim.id, serviceId: service.id }
+        await partSignals.during(parts.database, part, signal, (own) => workOnPart(service, own))
       },
     )
-  await end(parts, claim, services, isCancel({ signal }) && outcomes.length === 0 ? [canceled] : outcomes, signal)
+  const isAllEnded = services.length > 0 && !services.some((each) => each.finished && counts(each))
+  const isAllCanceled = outcomes.length === 0 && (isCancel({ signal }) || isAllEnded)
+  await end(parts, claim, services, isAllCanceled ? [canceled] : outcomes, signal)
 }
 
 /** Removes what its cluster has of the environment itself. */

@@ -37,6 +37,8 @@ export interface ServiceRow {
   /** A process has worked on it in this deployment. */
   started: boolean
   finished: boolean
+  /** A deletion of the service ends this part. */
+  endRequested: boolean
   outcome: string
 }
 
@@ -65,7 +67,7 @@ export const readServices = (db: Queryable, deploymentId: string): Promise<Servi
     `select w.service_id as id, w.kind, n.name, w.stage, ${specSql('n')} as spec, w.requested, e.parent_id as "projectId", s.cluster_id as "clusterId",
        coalesce(e.spec ->> 'mode', 'DEVELOPMENT') as mode, s.current_release_id as "currentReleaseId",
        r.deployment_id as "currentRevision", own.id as "frozenReleaseId", s.deployed_hash as "deployedHash", s.desired, w.started_at is not null as started,
-       w.finished_at is not null as finished, w.state as outcome
+       w.finished_at is not null as finished, w.end_requested_at is not null as "endRequested", w.state as outcome
      from deployment_service w join node n on n.id = w.service_id join node e on e.id = n.parent_id
      join service_state s on s.service_id = w.service_id left join release r on r.id = s.current_release_id
      left join release own on own.service_id = w.service_id and own.deployment_id = w.deployment_id

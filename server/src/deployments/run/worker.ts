@@ -8,13 +8,20 @@ import { type Claim, claim, deploymentLeases } from '../../work/queue.ts'
 import { createWorker, type Worker } from '../../work/worker.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { Canceled } from '../request/canceled.ts'
+import { createPartSignals } from './part-signals.ts'
 import { runDeployment } from './run-deployment.ts'
 
 const sweepMs = 5000
 const heartbeatMs = 4000
 
-export const startDeployments = (parts: DeploymentParts, worker: string): Worker => {
+export interface DeploymentWorker extends Worker {
+  /** Ends what the payload of a `slipway_cancel` notification names, if it runs here. */
+  cancel(key: string): void
+}
+
+export const startDeployments = (parts: DeploymentParts, worker: string): DeploymentWorker => {
   const { database } = parts
+  const partSignals = createPartSignals()
   /** Organizations in the order of their last claim: a thousand deployments of one never delay those of another. */
   const served = new Set<string>()
   /** Clusters of the deployments under way here, by their ids: one that does not answer holds up its own only. */
@@ -47,9 +54,10 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Worker
     const held = new Map((await renewLeases(database, deploymentLeases, worker, ids)).map((row) => [row.id, row]))
     const lost = ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()] as const)
     const canceled = ids.filter((id) => held.get(id)?.cancelRequested).map((id) => [id, new Canceled()] as const)
+    await partSignals.endRequested(database, [...held.keys()])
     return new Map<string, Error>([...lost, ...canceled])
   }
-  return createWorker<Claim>(parts, {
+  const deployments = createWorker<Claim>(parts, {
     name: 'deployments',
     // That of each cluster, which the claim sees to.
     concurrency: Number.POSITIVE_INFINITY,
@@ -62,6 +70,7 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Worker
         parts,
         claimed,
         claimed.cancelRequested ? AbortSignal.any([signal, canceledBefore]) : signal,
+        partSignals,
       ).finally(() => under.delete(claimed.id)),
     renew: { everyMs: heartbeatMs, leaseMs, renew },
     release: (all) =>
@@ -73,6 +82,13 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Worker
       ),
     failed: 'a deployment was interrupted and waits for its next claim',
   })
+  return {
+    ...deployments,
+    cancel(key) {
+      deployments.abort(key, new Canceled())
+      partSignals.end(key)
+    },
+  }
 }
 
 /** A deployment canceled before it was claimed. */

@@ -88,3 +88,43 @@ test('a stop asks the run of a cron job to end within its grace, and what takes 
   await stateIs(service, 'STOPPED')
   assert.deepEqual(stops, [30_000])
 })
+
+test('a delete asks what runs of a job or a tool to end within its grace, whoever began it', async () => {
+  api.source.image = `fake/slow:${endless}`
+  const isGone = ({ path }: { path: string }) =>
+    until(async () => (await call('GET', path)).status === 404, { timeoutMs: 15_000, what: `the end of ${path}` })
+  const cron = () => job({ cronjob: { scheduled_at: '0 3 * * *' } }, { max_duration_seconds: 3600 })
+  const begun = {
+    'a run of a cron job that was asked for': async () => {
+      const service = await cron()
+      await ok('POST', `${service.path}/deploy`, {})
+      await stateIs(service, 'DEPLOYED')
+      await ok('POST', `${service.path}/run`, {})
+      return service
+    },
+    'a job by hand': async () => {
+      const service = await cron()
+      await ok('POST', `${service.path}/deploy?forceEvent=CRON`, {})
+      return service
+    },
+    'a tool': async () => {
+      const service = await create('terraform', terraformBody('infra'))
+      await ok('POST', `${service.path}/deploy`, {})
+      return service
+    },
+  }
+  for (const [what, begin] of Object.entries(begun)) {
+    stops.length = 0
+    tasks.length = 0
+    ended = new AbortController()
+    const service = await begin()
+    await begins()
+    await ok('DELETE', service.path)
+    await until(() => stops.length > 0, { what: `the stop of ${what}` })
+    assert.equal(stops[0], 30_000, what)
+    api.source.image = 'fake/serve'
+    release()
+    await isGone(service)
+    api.source.image = `fake/slow:${endless}`
+  }
+})

@@ -104,6 +104,31 @@ test('a cancel saves what a run had left until then, and frees it', async () => 
   assert.deepEqual(await stateOf(world, id), { text: '{"a":1}', isHeld: false, serial: 0 })
 })
 
+test('a delete ends a run, saves what that had left, and ends the service with it', async () => {
+  const world = await newWorld()
+  const engine = await start(world)
+  const starting = { START: [leave('{"made":1}')], DELETE: [show] }
+  const slow = { state: 'HERE', image: 'fake/slow', tag: '60000', timeoutMs: 60_000, on: starting }
+  const id = await addService(world, slow, 'job')
+  const seen: string[] = []
+  const { run: real } = world.runtime
+  world.runtime.run = (task, onLine, ...rest) => {
+    // The program at the end of the service ends by itself.
+    const mine = seen.push(task.image) === 1 ? task : { ...task, image: 'fake/serve' }
+    const listen: typeof onLine = (line) => {
+      seen.push(line)
+      onLine(line)
+    }
+    return real(mine, listen, ...rest)
+  }
+  await ask(engine, world, 'DEPLOY', [{ id }])
+  await until(async () => (await stateOf(world, id))?.isHeld, { what: 'the run' })
+  await until(async () => (await statusOf(engine, world, id))!.state === 'EXECUTING', { what: 'it' })
+  await ask(engine, world, 'DELETE', [{ id }])
+  await until(async () => (await statusOf(engine, world, id)) === undefined, { timeoutMs: 15_000, what: 'its end' })
+  assert.ok(seen.includes('{"made":1}'), seen.join())
+})
+
 test('when a container is gone in the middle of its run the state stays locked, until a person frees it', async () => {
   const world = await newWorld()
   const engine = await start(world)

@@ -25,6 +25,7 @@ const publicNames: Readonly<Record<keyof Limits, string>> = {
   certificates: 'CERTIFICATES',
   repositoryMb: 'REPOSITORY_MB',
   repositoriesMb: 'REPOSITORIES_MB',
+  mirrorsMb: 'GIT_MIRRORS_MB',
   previews: 'PREVIEWS_PER_PROJECT',
   ports: 'PORTS',
 }
@@ -54,18 +55,19 @@ export const organizationLimits = operation({
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings
-    const [services, queued, diskGb, engines, certificates, repositoriesMb, ports] = await Promise.all([
+    const [services, queued, diskGb, engines, certificates, repositoriesMb, mirrorsMb, ports] = await Promise.all([
       readServiceUse(db, node.id),
       readQueued(db, node.id),
       parts.disk?.usedGb(node.id) ?? null,
       readEngines(db, node.id),
       countCertificates(db, node.id),
       readRepositories(db, node.id),
+      parts.repositories?.usedMb(node.id) ?? null,
       readPorts(db, node.id),
     ])
     const used: Partial<Record<keyof Limits, number | null>> = {
       ...services,
-      ...{ queued, diskGb, engines, certificates, repositoriesMb, ports },
+      ...{ queued, diskGb, engines, certificates, repositoriesMb, mirrorsMb, ports },
     }
     const results = limitNames.map((limit) => ({
       name: publicNames[limit],

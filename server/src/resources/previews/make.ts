@@ -11,7 +11,6 @@ import { readClusterId } from '../../clusters/refs.ts'
 import { pushOrigin } from '../../deployments/pushes/request-push.ts'
 import { noteStatuses } from '../../deployments/pushes/status-rows.ts'
 import { lockEnvironment } from '../../deployments/status/service-state.ts'
-import { openStates } from '../../deployments/status/states.ts'
 import { servicesOf } from '../../facets/deployment-request.ts'
 import { ApiError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
@@ -232,11 +231,6 @@ export const remove = (
 ): Promise<void> =>
   holdLease(parts.database, previewLeases, preview, async (tx) => {
     await lockEnvironment(tx, environmentId)
-    const [busy] = await tx.query(
-      `select 1 from deployment where environment_id = $1 and state in ${openStates} and action <> 'DELETE' limit 1`,
-      [environmentId],
-    )
-    if (busy !== undefined) await parts.deployments.cancel(tx, environmentId)
     const services = (await servicesOf(tx, environmentId)).map((id) => ({ id }))
     const { deploymentId } = await parts.deployments.request(tx, {
       ...{ organizationId: preview.organizationId, environmentId, action: 'DELETE', wholeEnvironment: true, services },

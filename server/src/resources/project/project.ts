@@ -6,17 +6,24 @@ import { openStates } from '../../deployments/status/states.ts'
 import { conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 
-/** Whether anything in the project runs or is about to: it must be deleted through the engine first. */
-const isBusy = async (tx: Queryable, projectId: string): Promise<boolean> => {
-  const rows = await tx.query(
-    `select 1 from node e where e.parent_id = $1 and e.kind = 'environment' and (
+/**
+ * Why the project cannot be deleted: something in it runs or is about to, so it must be deleted through the engine
+ * first. Null: it can.
+ */
+const busyReason = async (tx: Queryable, projectId: string): Promise<string | null> => {
+  const rows = await tx.query<{ isLeaving: boolean }>(
+    `select exists (select from deployment d where d.environment_id = e.id and d.whole_environment
+       and d.action = 'DELETE' and d.state in ${openStates}) as "isLeaving"
+     from node e where e.parent_id = $1 and e.kind = 'environment' and (
        exists (select 1 from service_state s where s.environment_id = e.id
          and (s.current_release_id is not null or s.state not in ('READY', 'CANCELED')))
-       or exists (select 1 from deployment d where d.environment_id = e.id and d.state in ${openStates}))
-     limit 1`,
+       or exists (select 1 from deployment d where d.environment_id = e.id and d.state in ${openStates}))`,
     [projectId],
   )
-  return rows.length > 0
+  if (rows.length === 0) return null
+  return rows.every(({ isLeaving }) => isLeaving)
+    ? 'The environments of this project are still being deleted: delete the project once they are gone.'
+    : 'This project still has a deployed environment: delete it first.'
 }
 
 export const project = resource({
@@ -50,8 +57,8 @@ export const project = resource({
   async onDelete(tx, { node }) {
     // Environments are locked, so that no deployment begins between the check and the delete.
     await tx.query(`select 1 from node where parent_id = $1 order by id for update`, [node.id])
-    if (await isBusy(tx, node.id))
-      throw conflict('project_in_use', 'This project still has a deployed environment: delete it first.')
+    const reason = await busyReason(tx, node.id)
+    if (reason !== null) throw conflict('project_in_use', reason)
     return undefined
   },
 })

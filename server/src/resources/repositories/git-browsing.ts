@@ -14,6 +14,7 @@ import {
 import { checkRefs } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import type { GitSource } from '../../builds/builder.ts'
+import { roomRefusal } from '../../builds/git/mirror-room.ts'
 import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
 import { itemOf, ownerOf, type Self } from '../../facets/self.ts'
 import { isOwn } from '../../kinds.ts'
@@ -59,6 +60,8 @@ export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): P
   try {
     return await work(signal)
   } catch (error) {
+    const refusal = roomRefusal(error)
+    if (refusal !== null) throw refusal
     const code = signal.aborted ? 'git_unreachable' : error instanceof DeploymentError ? error.code : ''
     if (sentences[code] === undefined) throw error
     throw badRequest(sentences[code], undefined, code)

@@ -33,6 +33,7 @@ export interface Asked {
   targetStage?: string
   dockerfilePath?: string
   clusterId?: string
+  cacheScope?: string
 }
 
 export interface Outcome {
@@ -100,12 +101,19 @@ export const openBuildScene = async ({
 
   const build = async (url: string, asked: Asked): Promise<Outcome> => {
     const { organizationId, env = {}, onLog, targetStage = null, signal = never } = asked
-    const { dockerfilePath = 'Dockerfile', clusterId = ownClusterId } = asked
+    const { dockerfilePath = 'Dockerfile', clusterId = ownClusterId, cacheScope = 'a project DEVELOPMENT' } = asked
     const source = { organizationId, url, branch: 'main' }
     const { git_commit_id: commitId } = await builder.fetch(source, never)
     const request: BuildRequest = {
       ...{ organizationId, source, commitId, rootPath: '/', dockerfilePath, targetStage },
-      ...{ variables: new Secret(env), secrets: new Secret([]), serviceId: newId(), deploymentId: newId(), clusterId },
+      ...{
+        variables: new Secret(env),
+        secrets: new Secret([]),
+        serviceId: newId(),
+        deploymentId: newId(),
+        clusterId,
+        cacheScope,
+      },
       ...{ memoryMb: 256, cpuMillicores: 1000, timeoutMs: 60_000 },
     }
     let log = ''

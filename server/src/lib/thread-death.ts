@@ -1,0 +1,15 @@
+/** Why a worker thread is gone before it has reported the end of its job. */
+
+/** `memory`: its heap reached `resourceLimits`. `ended`: this process terminated it. */
+export type ThreadDeath =
+  | { kind: 'died'; of: 'memory' }
+  | { kind: 'died'; of: 'ended' }
+  | { kind: 'died'; of: 'crash'; message: string }
+
+/** The cause by what its `error` event had (undefined without one) and its exit code. Not for one that was terminated. */
+export const deathOf = (thrown: unknown, exitCode: number): ThreadDeath => {
+  if ((thrown as { code?: unknown } | undefined)?.code === 'ERR_WORKER_OUT_OF_MEMORY')
+    return { kind: 'died', of: 'memory' }
+  const message = thrown === undefined ? `it exited with code ${exitCode}` : String(thrown)
+  return { kind: 'died', of: 'crash', message }
+}
