@@ -71,6 +71,11 @@ const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Prom
     .catch(() => {})
     .then(() => runtime.close())
 
+/** Nobody reads them any more. */
+const removeMarks = async ({ key, runtime: { marks } }: Cluster, signal: AbortSignal): Promise<void> => {
+  for (const mark of await marks.list(key, signal)) await marks.remove(key, mark, signal)
+}
+
 const anyPort = 22
 
 /** Checked as the address of the engine itself: the router sends requests there, so it must be one that may be asked. */
@@ -127,7 +132,11 @@ export const createConnected = (
     const entry = entries.get(clusterId)
     if (entry === undefined) return
     entries.delete(clusterId)
-    const cleared = isGone ? entry.clear().catch((error: unknown) => notCleared(clusterId, error)) : undefined
+    const cleared = isGone
+      ? Promise.all([entry.clear(), removeMarks(entry.cluster, stopping.signal)]).catch((error: unknown) =>
+          notCleared(clusterId, error),
+        )
+      : undefined
     const closed = Promise.all([closeLater(entry.cluster.runtime, clock, stopping.signal), cleared])
       .then(() => {})
       .finally(() => closing.delete(closed))

@@ -48,6 +48,7 @@ const removeDeployed = async (runtime: Runtime): Promise<void> => {
   for (const service of services.values())
     await runtime.converge(service, { state: 'absent', graceMs: 2000 }, null, signal)
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
+  await runtime.marks.clear(signal)
   await runtime.close()
 }
 

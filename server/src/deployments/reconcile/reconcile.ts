@@ -8,6 +8,7 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
+import { isHeld } from '../../clusters/lines/line.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
@@ -19,9 +20,10 @@ import { type Scaler, startScaler, type Turns } from '../scaling/scaler.ts'
 import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
+import { deleteOldOrphans, listOrphans } from './orphans.ts'
 import { createPolicies, type Policies } from './policies.ts'
 import { differs, publicationOf, readDesired, reconcileService } from './service.ts'
-import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
+import { finishDeletions, judgeIds, logFailure, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
 
 interface Reconciler {
   /** Looks at one service soon: something about it changed that no deployment brings. */
@@ -69,10 +71,15 @@ const checkAll = async (
   found: (serviceId: string) => void,
   signal: AbortSignal,
 ): Promise<void> => {
+  await cluster.line?.check()
+  const pending = await readPending(parts, cluster.key)
   // What runs is read before what should run: a service or a version that comes in between is then unknown to the
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
   const published = await cluster.ingress.look()
+  const judged = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments, ...published.services])
+  await listOrphans(parts, cluster, owned, judged.unknown)
+  if (isHeld(cluster)) return
   const services = await readDesired(parts, cluster, policies)
   const [hosts, outside] = await Promise.all([
     readHostsOf(parts.database, cluster.key).then(groupBy),
@@ -86,7 +93,9 @@ const checkAll = async (
     else cluster.ingress.keep(publicationOf(service, outlets))
   }
   await logFailure(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
-  await sweepUnknown(parts, cluster, owned, published.services, signal)
+  await deleteOldOrphans(parts, cluster.key)
+  await sweepDeleted(parts, cluster, owned, published.services, judged, signal)
+  await finishDeletions(parts, cluster, pending, owned, published.services, signal)
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
@@ -98,6 +107,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
   const policies = createPolicies(parts)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
+    if (isHeld(cluster)) return undefined
     if (turns.scaled.has(serviceId)) return scalingPauseMs
     turns.reconciled.add(serviceId)
     try {
@@ -129,7 +139,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
         checkAll(parts, cluster, policies, (id) => queue.add(id), signal),
         signal,
       )
-      await orLeft(sweepImages(signal), signal)
+      if (!isHeld(cluster)) await orLeft(sweepImages(signal), signal)
     },
   })
   const events = createLoop(parts, {
