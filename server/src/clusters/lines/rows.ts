@@ -21,7 +21,7 @@ export interface ConflictRow extends Conflict {
 /** Generations that are remembered of each cluster: a copy older than that is older in any case. */
 const kept = 100
 
-/** Every server reads its conflicts again. */
+/** Every server reads the conflict of this cluster again, and its holder looks at everything there. */
 export const conflictChannel = 'slipway_conflict'
 
 export const readConflict = async (db: Queryable, cluster: string): Promise<Conflict | null> => {

@@ -4,7 +4,7 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
-import { readUnknownVersions } from '../../clusters/lines/rows.ts'
+import { conflictChannel, readUnknownVersions } from '../../clusters/lines/rows.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Owned } from '../../runtimes/owned.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -148,6 +148,7 @@ export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonl
     [cluster, ids],
   )
   await tx.query('delete from orphan where cluster = $1 and id = any($2)', [cluster, rows.map(({ id }) => id)])
+  if (rows.length > 0) await tx.query(`select pg_notify('${conflictChannel}', $1)`, [cluster])
   return rows.map(({ id }) => id)
 }
 

@@ -9,6 +9,7 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
+import { conflictChannel } from '../../clusters/lines/rows.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
@@ -33,6 +34,8 @@ interface Reconciler {
 
 interface ClusterWork extends Reconciler {
   scaler: Scaler
+  /** Looks at everything on the cluster now. */
+  all(): void
 }
 
 export interface Reconcilers extends Reconciler {
@@ -163,6 +166,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
   return {
     soon,
     scaler,
+    all: () => all.wake(),
     async stop() {
       await Promise.all([scaler.stop(), events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
     },
@@ -183,6 +187,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
       },
     }
   })
+  const leave = await database.listen(conflictChannel, (key) => reconcilers.get(key)?.all())
   /** Undefined when another server holds its cluster. */
   const find = async (serviceId: string): Promise<ClusterWork | undefined> => {
     const ref = isUuid(serviceId) ? await readRef(database, serviceId) : null
@@ -208,6 +213,9 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },
-    stop: holding.stop,
+    async stop() {
+      leave()
+      await holding.stop()
+    },
   }
 }
