@@ -22,6 +22,7 @@ import {
   openKubeconfig,
   readKubernetesRows,
 } from './kubernetes.ts'
+import { isHeld } from './lines/line.ts'
 
 export interface ConnectedParts extends WorkParts {
   database: Database
@@ -71,9 +72,12 @@ const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Prom
     .catch(() => {})
     .then(() => runtime.close())
 
-/** Nobody reads them any more. */
-const removeMarks = async ({ key, runtime: { marks } }: Cluster, signal: AbortSignal): Promise<void> => {
-  for (const mark of await marks.list(key, signal)) await marks.remove(key, mark, signal)
+/** Removes what was made on a cluster that is gone, unless another control plane may be at work there. */
+const clearAway = async ({ cluster, clear }: Pick<Entry, 'cluster' | 'clear'>, signal: AbortSignal): Promise<void> => {
+  const { key, runtime } = cluster
+  if (isHeld(cluster)) return
+  await clear()
+  for (const mark of await runtime.marks.list(key, signal)) await runtime.marks.remove(key, mark, signal)
 }
 
 const anyPort = 22
@@ -133,9 +137,7 @@ export const createConnected = (
     if (entry === undefined) return
     entries.delete(clusterId)
     const cleared = isGone
-      ? Promise.all([entry.clear(), removeMarks(entry.cluster, stopping.signal)]).catch((error: unknown) =>
-          notCleared(clusterId, error),
-        )
+      ? clearAway(entry, stopping.signal).catch((error) => notCleared(clusterId, error))
       : undefined
     const closed = Promise.all([closeLater(entry.cluster.runtime, clock, stopping.signal), cleared])
       .then(() => {})
