@@ -148,8 +148,9 @@ test('a copy that is put back touches nothing that was made since, and does what
       const refused = await slipway.api('POST', `/application/${before.id}/deploy`)
       assert.equal(refused.status, 409, JSON.stringify(refused.body))
       assert.equal(refused.body.code, 'cluster_conflict')
-      const ready = (await (await fetch(`${slipway.url}/readyz`)).json()) as Json
-      assert.equal(ready.cluster_conflicts, 1)
+      await until(async () => ((await (await fetch(`${slipway.url}/readyz`)).json()) as Json).cluster_conflicts === 1, {
+        what: 'the conflict in /readyz',
+      })
       assert.match(slipway.output(), /Nothing is changed on this cluster until an operator decides/)
       await choose(slipway, found.clusterId, action)
       await deploy(slipway, before.id)

@@ -122,10 +122,10 @@ export const clusterCases: Cases = {
     lockCluster: { ...own, body: () => ({ reason: 'moving house', ttl_in_days: 2 }) },
     'unlock-cluster': { before: withLock },
     'list-cluster-lock': { before: withLock },
-    removeClusterOrphans: { ...own, body: orphanIds },
+    removeClusterOrphans: { ...own, scopes: [], body: orphanIds },
     ignoreClusterOrphans: { ...own, body: orphanIds },
-    adoptClusterOrphans: { ...own, body: orphanIds },
-    resolveClusterConflict: { ...own, body: () => ({ action: 'ignore' }), refused: 409 },
+    adoptClusterOrphans: { ...own, scopes: [], body: orphanIds },
+    resolveClusterConflict: { ...own, scopes: [], body: () => ({ action: 'ignore' }), refused: 409 },
     editClusterDnsProvider: {
       ...own,
       scopes: [],

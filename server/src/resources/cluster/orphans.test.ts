@@ -78,8 +78,9 @@ test('an orphan is listed to its own organization and to the operator, runs on, 
   const path = `/cluster/${cluster.id}/orphans`
   assert.deepEqual((await send(other, 'GET', path)).results, [])
   assert.deepEqual((await send(other, 'POST', `${path}/remove`, { ids: [id] })).ids, [])
-  const metrics = await (await fetch(`${api.url}/metrics`)).text()
-  assert.match(metrics, /slipway_orphans\{cluster="local"\} 2/)
+  await until(async () => /slipway_orphans\{cluster="local"\} 2/.test((await api.call('GET', '/metrics')).body), {
+    what: 'both to be counted',
+  })
   assert.equal((await send(api.call, 'POST', `/cluster/${clusterId}/orphans/ignore`, { ids: [id] })).ids[0], id)
   assert.notEqual((await orphans()).results[1].ignored_at, null)
   const kept = await send(api.call, 'POST', `/cluster/${clusterId}/orphans/adopt`, { ids: [id] })
@@ -106,8 +107,13 @@ test('on a cluster with a conflict everything is refused until the operator has 
   assert.equal(conflict.code, 'other_server')
   const status = await send(api.call, 'GET', `/organization/${api.organizationId}/cluster/${clusterId}/status`)
   assert.match(status.error_message, /until an operator decides/)
-  const ready = await fetch(`${api.url}/readyz`)
-  assert.deepEqual([ready.status, ((await ready.json()) as Json).cluster_conflicts], [200, 1])
+  await until(
+    async () => {
+      const ready = await fetch(`${api.url}/readyz`)
+      return ready.status === 200 && ((await ready.json()) as Json).cluster_conflicts === 1
+    },
+    { what: 'the conflict in /readyz' },
+  )
   const path = `/cluster/${clusterId}/conflict`
   assert.equal((await (await ownToken())('POST', path, { action: 'ignore' })).status, 403)
   assert.equal((await api.call('POST', path, { action: 'remove' })).status, 400)
