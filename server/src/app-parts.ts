@@ -17,6 +17,7 @@ import { learnCapacity } from './clusters/capacity.ts'
 import { type Clusters, createClusters } from './clusters/clusters.ts'
 import { createDockerEngines } from './clusters/docker-engines.ts'
 import type { Engines } from './clusters/engines.ts'
+import { readWriter } from './clusters/lines/writer.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
 import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
@@ -231,7 +232,9 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     push: createImagePush({ outbound, clock: systemClock }),
     registry: (organizationId: string, id: string) => readRegistryPlace(database, sealer, organizationId, id),
   }
-  const clusters = createClusters({ database, runtime, builder: imageBuilder, others, pushes })
+  const writer = await readWriter(database, settings.dataDir, settings.databaseUrl !== undefined)
+  const lines = { database, writer, log, work, clock: systemClock }
+  const clusters = createClusters({ database, runtime, builder: imageBuilder, others, pushes, lines })
   const builder = builderOver(clusters)
   await clusters.start()
   const engine: DeploymentEngine = createDeploymentEngine({
@@ -256,6 +259,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
     imagePollSeconds: settings.imagePollSeconds,
+    orphanDays: settings.orphanDays,
     scaleTimes: {
       sleepAfterMs: settings.sleepAfterSeconds * 1000,
       upMs: settings.scaleUpSeconds * 1000,

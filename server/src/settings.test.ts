@@ -72,6 +72,7 @@ test('an empty environment gives the documented defaults', () => {
     imagePollSeconds: 300,
     previewHours: 168,
     sleepAfterSeconds: 300,
+    orphanDays: 0,
     scaleUpSeconds: 30,
     scaleDownSeconds: 300,
     preparation: {

@@ -119,6 +119,8 @@ export interface Settings {
   previewHours: number
   /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
   sleepAfterSeconds: number
+  /** After how many days what a cluster has and the database does not know is removed; 0: never by itself. */
+  orphanDays: number
   /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
   scaleUpSeconds: number
   scaleDownSeconds: number
@@ -384,6 +386,7 @@ export const parseSettings = (
     imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
     previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
     sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
+    orphanDays: read('SLIPWAY_ORPHANS_REMOVE_AFTER_DAYS', 0, whole(0, 3650)),
     scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
     scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
     preparation: readPreparation(read),

@@ -30,6 +30,37 @@ const diskGauges = (registers: Registry[]) => {
   }
 }
 
+/** What clusters have that the database does not know, and the clusters on which nothing is changed because of that. */
+const orphanGauges = (registers: Registry[]) => {
+  const orphans = new Gauge({
+    name: 'slipway_orphans',
+    help: 'Services and environments on a cluster that the database does not know, without those that are ignored.',
+    labelNames: ['cluster'],
+    registers,
+  })
+  const conflicts = new Gauge({
+    name: 'slipway_cluster_conflict',
+    help: '1 if nothing is changed on a cluster until an operator decides.',
+    labelNames: ['cluster'],
+    registers,
+  })
+  return async (database: Database): Promise<void> => {
+    const rows = await database
+      .query<{ cluster: string; orphans: number; conflicts: number }>(
+        `select cluster, sum(orphans)::int as orphans, sum(conflicts)::int as conflicts from (
+           select cluster, 1 as orphans, 0 as conflicts from orphan where ignored_at is null
+           union all select cluster, 0, 1 from cluster_conflict) found group by cluster`,
+      )
+      .catch(() => [])
+    orphans.reset()
+    conflicts.reset()
+    for (const row of rows) {
+      orphans.set({ cluster: row.cluster }, row.orphans)
+      conflicts.set({ cluster: row.cluster }, row.conflicts)
+    }
+  }
+}
+
 /** Background work. An error is shown by its code only, because this page needs no token. */
 const workGauges = (registers: Registry[]) => {
   const labelNames = ['work', 'cluster']
@@ -90,6 +121,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
     registers,
   })
   const showWork = workGauges(registers)
+  const showOrphans = orphanGauges(registers)
   const showDisk = disk === undefined ? undefined : diskGauges(registers)
   return {
     observe(operation, status, seconds) {
@@ -104,6 +136,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
       deployments.reset()
       for (const { state, count } of rows) deployments.set({ state }, count)
       showWork(work)
+      await showOrphans(database)
       if (disk !== undefined) await showDisk?.(disk)
       return registry.metrics()
     },

@@ -1,6 +1,7 @@
 /** Pages about this server: health, metrics, the description of the API and the guides. */
 import { statfs } from 'node:fs/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { isHeld } from '../clusters/lines/line.ts'
 import { cachedFor } from '../lib/time/cached.ts'
 import type { Console } from './console/console.ts'
 import { addDocs } from './docs-pages.ts'
@@ -50,7 +51,10 @@ const addHealth = (app: FastifyInstance, parts: Parts): void => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])
     const ready = open && !full
     const status = ready ? 'ready' : 'not ready'
-    return { ready, body: JSON.stringify({ status, database: open, ...(full ? { disk: 'full' } : {}) }) }
+    // What runs is served all the same, so that a conflict makes nobody send requests elsewhere.
+    const held = parts.clusters.all().filter(isHeld).length
+    const more = { ...(full ? { disk: 'full' } : {}), ...(held === 0 ? {} : { cluster_conflicts: held }) }
+    return { ready, body: JSON.stringify({ status, database: open, ...more }) }
   })
   app.get('/healthz', { config }, (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
   app.get('/readyz', { config }, async (_request, reply) => {

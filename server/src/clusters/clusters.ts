@@ -14,9 +14,13 @@ import type { OpenKubernetes } from '../runtimes/kubernetes/kubernetes.ts'
 import type { ClusterNode } from '../runtimes/kubernetes/nodes.ts'
 import type { Capacity, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
+import { createLoop, type WorkParts } from '../work/loop.ts'
 import { readCapacity } from './capacity.ts'
 import { type ConnectedParts, createConnected } from './connected.ts'
 import type { Engines } from './engines.ts'
+import { guardBuilder, guardRuntime } from './lines/guard.ts'
+import { createLine, type Line, type LineParts } from './lines/line.ts'
+import { conflictChannel } from './lines/rows.ts'
 import { isLocal, localKey } from './local.ts'
 import { noBuilder, noRuntime } from './no-runtime.ts'
 import { createPushedBuilder, type PushParts } from './pushed-builder.ts'
@@ -40,6 +44,8 @@ export interface Cluster {
   readonly images: Images
   /** The machines that it says it has; null for one that is a single machine. */
   readonly nodes: ((signal?: AbortSignal) => Promise<ClusterNode[]>) | null
+  /** Whether this server may change anything there; absent where nobody else could be at work. */
+  readonly line?: Line
   /** What it has for services, as its engine said last; null until it first said. */
   capacity(): Promise<Capacity | null>
 }
@@ -70,16 +76,49 @@ export interface ClustersParts {
   others?: ConnectedParts
   /** Without it, nothing is built for clusters whose machines pull what they run. */
   pushes?: PushParts
+  /** Without it, every engine is taken for one that only this database works on. */
+  lines?: Omit<LineParts, 'stopping'> & WorkParts
 }
 
-export const createClusters = ({ database, runtime, builder = noBuilder, others, pushes }: ClustersParts): Clusters => {
-  const make = (key: string, its: Runtime, more: Partial<Cluster>): Cluster => ({
-    ...{ key, isConnected: true, nodes: null, builder: noBuilder, runtime: its },
-    ...more,
-    ingress: its.ingress,
-    images: its.images,
-    capacity: () => readCapacity(database, key),
-  })
+/** How often the marks of every cluster are read: a control plane with a copy of the database is noticed as soon. */
+const beatMs = 5000
+
+/** Reads the marks of all now and then, and when an operator has chosen. */
+const followLines = async (parts: NonNullable<ClustersParts['lines']>, all: () => readonly Cluster[]) => {
+  // One that does not answer holds up no other.
+  const look = async (): Promise<void> => {
+    for (const { line } of all()) line?.check().catch(() => {})
+  }
+  const failed = 'the marks of clusters are not read'
+  const loop = createLoop(parts, { name: 'cluster marks', periodMs: beatMs, failed, run: look })
+  const leave = await parts.database.listen(conflictChannel, () => loop.wake())
+  return async (): Promise<void> => {
+    leave()
+    await loop.stop()
+  }
+}
+
+export const createClusters = (parts: ClustersParts): Clusters => {
+  const { database, runtime, builder = noBuilder, others, pushes, lines } = parts
+  const stopping = new AbortController()
+  const make = (key: string, its: Runtime, more: Partial<Cluster>): Cluster => {
+    const line =
+      lines === undefined || its === noRuntime
+        ? undefined
+        : createLine({ ...lines, stopping: stopping.signal }, key, its)
+    const guarded = line === undefined ? its : guardRuntime(line, its)
+    const given = more.builder ?? noBuilder
+    return {
+      ...{ key, isConnected: true, nodes: null },
+      ...more,
+      ...(line === undefined ? {} : { line }),
+      builder: line === undefined ? given : guardBuilder(line, given),
+      runtime: guarded,
+      ingress: guarded.ingress,
+      images: guarded.images,
+      capacity: () => readCapacity(database, key),
+    }
+  }
   const local = make(localKey, runtime ?? noRuntime, { builder, isConnected: runtime !== null })
   const pushedBuilder = (clusterId: string): Cluster['builder'] =>
     pushes === undefined ? noBuilder : createPushedBuilder({ ...pushes, database, of }, clusterId)
@@ -98,14 +137,22 @@ export const createClusters = ({ database, runtime, builder = noBuilder, others,
     return local
   }
 
+  const all = (): Cluster[] => [...(local.isConnected ? [local] : []), ...(connected?.all() ?? [])]
+  let leaveLines: (() => Promise<void>) | undefined
+
   return {
     of,
-    all: () => [...(local.isConnected ? [local] : []), ...(connected?.all() ?? [])],
+    all,
     own: local,
     engines: others?.engines ?? null,
     openKubernetes: others?.openKubernetes ?? null,
-    start: async () => connected?.start(),
+    async start() {
+      await connected?.start()
+      if (lines !== undefined) leaveLines = await followLines(lines, all)
+    },
     async close() {
+      stopping.abort()
+      await leaveLines?.()
       await Promise.all([runtime?.close(), connected?.close()])
     },
   }

@@ -22,6 +22,7 @@ import {
   openKubeconfig,
   readKubernetesRows,
 } from './kubernetes.ts'
+import { isHeld } from './lines/line.ts'
 
 export interface ConnectedParts extends WorkParts {
   database: Database
@@ -70,6 +71,14 @@ const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Prom
     .sleep(closeAfterMs, stopping)
     .catch(() => {})
     .then(() => runtime.close())
+
+/** Removes what was made on a cluster that is gone, unless another control plane may be at work there. */
+const clearAway = async ({ cluster, clear }: Pick<Entry, 'cluster' | 'clear'>, signal: AbortSignal): Promise<void> => {
+  const { key, runtime } = cluster
+  if (isHeld(cluster)) return
+  await clear()
+  for (const mark of await runtime.marks.list(key, signal)) await runtime.marks.remove(key, mark, signal)
+}
 
 const anyPort = 22
 
@@ -127,7 +136,9 @@ export const createConnected = (
     const entry = entries.get(clusterId)
     if (entry === undefined) return
     entries.delete(clusterId)
-    const cleared = isGone ? entry.clear().catch((error: unknown) => notCleared(clusterId, error)) : undefined
+    const cleared = isGone
+      ? clearAway(entry, stopping.signal).catch((error) => notCleared(clusterId, error))
+      : undefined
     const closed = Promise.all([closeLater(entry.cluster.runtime, clock, stopping.signal), cleared])
       .then(() => {})
       .finally(() => closing.delete(closed))

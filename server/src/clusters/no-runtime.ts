@@ -40,6 +40,7 @@ export const noRuntime: Runtime = {
   growsVolumes: false,
   ingress,
   images,
+  marks: { list: async () => [], put: refuse, remove: done, clear: done },
   ping: refuse,
   capacity: refuse,
   volumeSizes: async () => new Map(),

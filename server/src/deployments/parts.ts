@@ -82,6 +82,8 @@ export interface DeploymentParts {
   gitPollSeconds?: number | undefined
   /** How often each image whose tag is followed is asked for; 0: never; default 300. */
   imagePollSeconds?: number | undefined
+  /** After how many days orphans are removed; 0 or absent: never by themselves. */
+  orphanDays?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
   /** Background work reports here. */

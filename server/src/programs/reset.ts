@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages, removeCaches, removeImagesOf } from '../builds/built-images.ts'
 import { createBuildContainers } from '../builds/engine/build-containers.ts'
 import { removeGitPlace } from '../builds/git/place.ts'
+import { localKey } from '../clusters/local.ts'
 import { checkOwner, isFake } from '../data-directory.ts'
 import { buildFolder } from '../docker-machine.ts'
 import { createEngineImages } from '../images/engine-images.ts'
@@ -48,6 +49,7 @@ const removeDeployed = async (runtime: Runtime): Promise<void> => {
   for (const service of services.values())
     await runtime.converge(service, { state: 'absent', graceMs: 2000 }, null, signal)
   for (const environmentId of owned.environments) await runtime.removeEnvironment(environmentId, signal)
+  await runtime.marks.clear(signal)
   await runtime.close()
 }
 
@@ -58,6 +60,8 @@ const removePulledImages = async (engine: Engine, organizationIds: readonly stri
 
 interface Owner {
   id: string
+  /** By their keys, the marks that this database wrote on clusters. */
+  generations: ReadonlyMap<string, ReadonlySet<string>>
   /** Of the images that were built. */
   contentKeys: string[]
   organizationIds: string[]
@@ -85,8 +89,16 @@ const readOwner = async (): Promise<Owner | null> => {
     const organizations = await database.query<{ id: string }>(
       `select id from node where kind = 'organization' union select organization_id from release`,
     )
+    // A database of an earlier version has none.
+    const marks = await database
+      .query<{ cluster: string; mark: string }>(
+        `select cluster, generation || ' ' || nonce as mark from cluster_generation`,
+      )
+      .catch(() => [])
+    const byCluster = Map.groupBy(marks, ({ cluster }) => cluster)
     return {
       id: await readOwnerId(database),
+      generations: new Map([...byCluster].map(([key, rows]) => [key, new Set(rows.map(({ mark }) => mark))])),
       contentKeys: images.map(({ key }) => key),
       stepIds: steps.map(({ id }) => id),
       caches: caches.map(({ volume }) => volume),
@@ -101,10 +113,27 @@ const readOwner = async (): Promise<Owner | null> => {
   }
 }
 
+/**
+ * Whether another control plane has worked on an engine since this database did: this one is a copy of its database, and
+ * what is there is not its own.
+ */
+const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise<boolean> => {
+  const [newest] = await runtime.marks.list(key, AbortSignal.timeout(10_000))
+  if (newest === undefined || newest.generation === 0) return false
+  const isOwn = owner.generations.get(key)?.has(`${newest.generation} ${newest.nonce}`) === true
+  if (!isOwn)
+    process.stdout.write(
+      'What runs there is left as it is: another control plane with a copy of this database has deployed it, or this one is a copy.\n',
+    )
+  return !isOwn
+}
+
 /** What is on the engine of this machine. */
 const removeHere = async (owner: Owner): Promise<void> => {
   const connection = defaultConnection(settings.dockerHost)
-  await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+  const runtime = createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock })
+  if (await isOfAnother(owner, runtime, localKey)) return runtime.close()
+  await removeDeployed(runtime)
   const engine = createEngine(connection)
   await createBuildContainers(engine, buildFolder(settings.dataDir, null), systemClock).sweep()
   await removeBuiltImages(engine, owner.contentKeys, owner.stepIds)
@@ -114,7 +143,9 @@ const removeHere = async (owner: Owner): Promise<void> => {
 }
 
 const removeThere = async (owner: Owner, { clusterId, organizationId, connection }: ConnectedEngine): Promise<void> => {
-  await removeDeployed(createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock }))
+  const runtime = createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock })
+  if (await isOfAnother(owner, runtime, clusterId)) return runtime.close()
+  await removeDeployed(runtime)
   const engine = createEngine(connection)
   try {
     await createBuildContainers(engine, buildFolder(settings.dataDir, clusterId), systemClock).sweep()

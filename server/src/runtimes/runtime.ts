@@ -7,6 +7,8 @@ import type { Secret } from '../lib/secret.ts'
 import type { AppObjects, AppSettings, AppToRun, Told } from './apps.ts'
 import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
+import type { Marks } from './marks.ts'
+import type { Owned } from './owned.ts'
 import type { Placement } from './placement.ts'
 import type { Trouble } from './trouble.ts'
 
@@ -356,13 +358,6 @@ export interface ChartChange {
   change: 'added' | 'removed' | 'changed'
 }
 
-/** What a runtime holds of ours. */
-export interface Owned {
-  instances: Instance[]
-  environments: string[]
-  volumes: ({ id: string } & ServiceKey)[]
-}
-
 /** `exposure` is asked when it is published: names may come and go while a version starts. */
 export interface Running {
   state: 'running'
@@ -417,6 +412,7 @@ export interface Runtime {
   readonly growsVolumes: boolean
   readonly ingress: Ingress
   readonly images: Images
+  readonly marks: Marks
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
   /** What there is for services, as the engine says now. */

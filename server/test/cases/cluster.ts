@@ -1,6 +1,7 @@
 /** Cases of clusters, of what stands below them, and of what providers offer for them. */
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
+import { newId } from '../../src/lib/ids.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const path = ({ api }: Scene): string => `/organization/${api.organizationId}`
@@ -80,6 +81,8 @@ const withMapping = async (values: Values, scene: Scene): Promise<void> => {
   await scene.post(`${path(scene)}/argoCdDestinationClusterMapping`, mapping!(values, scene) as object)
 }
 
+const orphanIds: Case['body'] = () => ({ ids: [newId()] })
+
 const among = (values: Values): Case => ({ before: async (known) => Object.assign(known, values) })
 
 const credentials = { type: 'STATIC', aws_access_key_id: 'AKIA', aws_secret_access_key: 'x' }
@@ -119,6 +122,10 @@ export const clusterCases: Cases = {
     lockCluster: { ...own, body: () => ({ reason: 'moving house', ttl_in_days: 2 }) },
     'unlock-cluster': { before: withLock },
     'list-cluster-lock': { before: withLock },
+    removeClusterOrphans: { ...own, scopes: [], body: orphanIds },
+    ignoreClusterOrphans: { ...own, body: orphanIds },
+    adoptClusterOrphans: { ...own, scopes: [], body: orphanIds },
+    resolveClusterConflict: { ...own, scopes: [], body: () => ({ action: 'ignore' }), refused: 409 },
     editClusterDnsProvider: {
       ...own,
       scopes: [],

@@ -180,6 +180,7 @@ const createParts = async (
     secretManagers,
     kubernetes,
     allow = [],
+    hasLines = false,
   }: TestApiOptions,
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
@@ -201,7 +202,11 @@ const createParts = async (
     ...kubernetes,
   }
   const others = engines && { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
-  const clusters = createClusters({ database, runtime, ...(others === undefined ? {} : { others }) })
+  const clusters = createClusters({
+    ...{ database, runtime },
+    ...(others === undefined ? {} : { others }),
+    ...(hasLines ? { lines: { database, writer: 'test', log, work, clock: systemClock } } : {}),
+  })
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
@@ -288,6 +293,8 @@ export interface TestApiOptions {
   scaleTimes?: ScaleTimes
   /** Where the hosts of secret managers are. */
   secretManagers?: (host: string) => string
+  /** Marks on its clusters say whether the database is theirs. */
+  hasLines?: boolean
   /** Of other machines; without, every cluster but the default one is only described. */
   engines?: Engines
   /** Real repositories of applications on the server itself; what is pushed to them is built by the same builder. */

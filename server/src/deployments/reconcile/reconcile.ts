@@ -8,6 +8,8 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
+import { isHeld } from '../../clusters/lines/line.ts'
+import { conflictChannel } from '../../clusters/lines/rows.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
@@ -19,9 +21,10 @@ import { type Scaler, startScaler, type Turns } from '../scaling/scaler.ts'
 import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
+import { deleteOldOrphans, listOrphans } from './orphans.ts'
 import { createPolicies, type Policies } from './policies.ts'
 import { differs, publicationOf, readDesired, reconcileService } from './service.ts'
-import { logFailure, sweepTasks, sweepUnknown } from './sweeps.ts'
+import { finishDeletions, judgeIds, logFailure, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
 
 interface Reconciler {
   /** Looks at one service soon: something about it changed that no deployment brings. */
@@ -31,6 +34,8 @@ interface Reconciler {
 
 interface ClusterWork extends Reconciler {
   scaler: Scaler
+  /** Looks at everything on the cluster now. */
+  all(): void
 }
 
 export interface Reconcilers extends Reconciler {
@@ -69,10 +74,15 @@ const checkAll = async (
   found: (serviceId: string) => void,
   signal: AbortSignal,
 ): Promise<void> => {
+  await cluster.line?.check()
+  const pending = await readPending(parts, cluster.key)
   // What runs is read before what should run: a service or a version that comes in between is then unknown to the
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
   const published = await cluster.ingress.look()
+  const judged = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments, ...published.services])
+  await listOrphans(parts, cluster, owned, judged.unknown)
+  if (isHeld(cluster)) return
   const services = await readDesired(parts, cluster, policies)
   const [hosts, outside] = await Promise.all([
     readHostsOf(parts.database, cluster.key).then(groupBy),
@@ -86,7 +96,9 @@ const checkAll = async (
     else cluster.ingress.keep(publicationOf(service, outlets))
   }
   await logFailure(parts, {}, signal, () => sweepTasks(parts, cluster, owned, signal))
-  await sweepUnknown(parts, cluster, owned, published.services, signal)
+  await deleteOldOrphans(parts, cluster.key)
+  await sweepDeleted(parts, cluster, owned, published.services, judged, signal)
+  await finishDeletions(parts, cluster, pending, owned, published.services, signal)
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
@@ -98,6 +110,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
   const policies = createPolicies(parts)
 
   const reconcile = async (serviceId: string, stopping: AbortSignal): Promise<number | undefined> => {
+    if (isHeld(cluster)) return undefined
     if (turns.scaled.has(serviceId)) return scalingPauseMs
     turns.reconciled.add(serviceId)
     try {
@@ -129,7 +142,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
         checkAll(parts, cluster, policies, (id) => queue.add(id), signal),
         signal,
       )
-      await orLeft(sweepImages(signal), signal)
+      if (!isHeld(cluster)) await orLeft(sweepImages(signal), signal)
     },
   })
   const events = createLoop(parts, {
@@ -153,6 +166,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
   return {
     soon,
     scaler,
+    all: () => all.wake(),
     async stop() {
       await Promise.all([scaler.stop(), events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
     },
@@ -173,6 +187,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
       },
     }
   })
+  const leave = await database.listen(conflictChannel, (key) => reconcilers.get(key)?.all())
   /** Undefined when another server holds its cluster. */
   const find = async (serviceId: string): Promise<ClusterWork | undefined> => {
     const ref = isUuid(serviceId) ? await readRef(database, serviceId) : null
@@ -198,6 +213,9 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },
-    stop: holding.stop,
+    async stop() {
+      leave()
+      await holding.stop()
+    },
   }
 }

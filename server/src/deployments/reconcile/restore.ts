@@ -68,6 +68,19 @@ export const findLost = async (
   return null
 }
 
+const volumeMissing: Problem = {
+  code: 'volume_missing',
+  message:
+    'A volume of this service is missing on its cluster. The service is not started, because it would get an empty one: restore the volume from a backup, or deploy the service to start with an empty volume.',
+}
+
+/** Whether what has to be made again would get an empty volume in place of one with data. */
+const lacksVolume = async ({ runtime }: Cluster, { workload: { volumes } }: Release): Promise<boolean> => {
+  if (volumes.length === 0) return false
+  const made = await runtime.volumeSizes(volumes.map(({ id }) => id))
+  return volumes.some(({ id }) => !made.has(id))
+}
+
 const troubleOf = (error: unknown): Problem | null =>
   error instanceof DeploymentError ? { code: error.code, message: error.message } : null
 
@@ -113,6 +126,10 @@ export const restore = async (
   const { desired, release } = opened
   return tellIfNot(parts, missing, async (tell) => {
     const watched = { ...missing, tell }
+    if (needsImage && release !== null && (await lacksVolume(cluster, release))) {
+      await tell(missing.current, volumeMissing)
+      return 'lost'
+    }
     const lost = needsImage && release !== null ? await findLost(parts, cluster, release, watched, signal) : null
     return lost ?? cluster.runtime.converge(service, desired, null, signal)
   })

@@ -1,64 +1,167 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
+import { testDatabase } from '../../../test/support/database.ts'
+import { addService, createWorld, partsOf } from '../../../test/support/engine.ts'
 import { standIn } from '../../../test/support/stand-in.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
+import { localKey } from '../../clusters/local.ts'
 import { newId } from '../../lib/ids.ts'
-import { createLog } from '../../lib/log.ts'
+import type { Owned } from '../../runtimes/owned.ts'
 import type { Instance, ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
-import type { DeploymentParts } from '../parts.ts'
 import { taskIdOf } from '../tasks/ids.ts'
-import { sweepTasks, sweepUnknown } from './sweeps.ts'
+import { listOrphans } from './orphans.ts'
+import { finishDeletions, judgeIds, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
 
-const uuid = /^[0-9a-f-]{36}$/
+const database = await testDatabase()
+const world = await createWorld(database)
+const parts = partsOf(world, { off: false, callsLeft: null, lateCut: false })
+const signal = new AbortController().signal
+after(() => world.runtime.close())
 
-/** A runtime that fails at one thing, and a database that takes ids only where it compares them with ids. */
-const createParts = (bad: string) => {
+/** A cluster that writes down what is removed, and fails at one thing. */
+const createCluster = (bad = 'nothing') => {
   const done: string[] = []
   const doing = async (what: string): Promise<void> => {
     if (what.endsWith(bad)) throw new Error(`no ${bad}`)
     done.push(what)
   }
-  const parts = {
-    log: createLog('silent'),
-    database: {
-      query: async (text: string, values: unknown[]) => {
-        if (text.includes('held_by = $2') && !uuid.test(String(values[1])))
-          throw new Error(`invalid input syntax for type uuid: "${values[1]}"`)
-        return []
-      },
-    },
-  }
-  const cluster = {
+  const cluster = standIn<Cluster>({
+    key: localKey,
     runtime: {
+      rollsItself: false,
       endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
       converge: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
       removeEnvironment: (id: string) => doing(`environment ${id}`),
     },
-    ingress: { unpublish: (id: string) => doing(`route ${id}`) },
-  }
-  return { parts: standIn<DeploymentParts>(parts), cluster: standIn<Cluster>(cluster), done }
+    ingress: { sharesPorts: true, unpublish: (id: string) => doing(`route ${id}`) },
+  })
+  return { cluster, done }
 }
 
-const instance = (taskId: string | undefined): Instance => standIn<Instance>({ serviceId: newId(), taskId })
-const signal = new AbortController().signal
+const instance = (more: Partial<Instance> = {}): Instance =>
+  standIn<Instance>({
+    serviceId: newId(),
+    environmentId: newId(),
+    name: 'i',
+    state: 'running',
+    startedAt: null,
+    ...more,
+  })
 
-test('a task whose id is none of ours is ended without asking the database for it, and stops no other', async () => {
-  const ids = ['x', taskIdOf(newId(), newId()), 'y', taskIdOf(newId(), newId())]
-  const { parts, cluster, done } = createParts('y')
-  await sweepTasks(parts, cluster, { instances: ids.map(instance), environments: [], volumes: [] }, signal)
-  assert.deepEqual(
-    done,
-    ids.filter((id) => id !== 'y').map((id) => `task ${id}`),
-  )
+const ownedOf = (more: Partial<Owned>): Owned => ({ instances: [], environments: [], volumes: [], ...more })
+
+/** As a pass of the reconciler does. */
+const pass = async (cluster: Cluster, owned: Owned, published: readonly string[] = []): Promise<void> => {
+  const pending = await readPending(parts, cluster.key)
+  const judged = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments, ...published])
+  await sweepTasks(parts, cluster, owned, signal)
+  await listOrphans(parts, cluster, owned, judged.unknown)
+  await sweepDeleted(parts, cluster, owned, published, judged, signal)
+  await finishDeletions(parts, cluster, pending, owned, published, signal)
+}
+
+const orphanIds = async (): Promise<string[]> =>
+  (await database.query<{ id: string }>('select id from orphan order by kind, id')).map(({ id }) => id)
+
+test('what no row stands for is listed with its volumes and their size, and never removed', async () => {
+  const [environmentId, organizationId] = [newId(), newId()]
+  const found = instance({ environmentId, organizationId, name: 'shop-0' })
+  const volume = {
+    id: newId(),
+    serviceId: found.serviceId,
+    environmentId,
+    sizeGb: 4,
+    createdAt: '2026-01-02T03:04:05Z',
+  }
+  const owned = ownedOf({ instances: [found], environments: [environmentId], volumes: [volume] })
+  const { cluster, done } = createCluster()
+  await pass(cluster, owned, [found.serviceId])
+  assert.deepEqual(done, [])
+  const rows = await database.query('select id, kind, organization_id, found from orphan order by kind')
+  const seen = {
+    instances: [{ name: 'shop-0', state: 'running' }],
+    volumes: [{ id: volume.id, size_gb: 4 }],
+    created_at: '2026-01-02T03:04:05Z',
+  }
+  assert.deepEqual(rows, [
+    {
+      ...{ id: environmentId, kind: 'ENVIRONMENT', organization_id: organizationId },
+      found: { instances: [], volumes: [], created_at: null },
+    },
+    { id: found.serviceId, kind: 'SERVICE', organization_id: organizationId, found: seen },
+  ])
+  await pass(cluster, ownedOf({}))
+  assert.deepEqual(await orphanIds(), [])
+})
+
+test('a deletion is recorded with its row, in a cascade too, and is removed from its record until nothing is left', async () => {
+  const project = newId()
+  const [environmentId, serviceId] = [newId(), newId()]
+  const { organizationId } = world.ids
+  const node = (id: string, kind: string, scope: string, parent: string, spec: object) =>
+    database.query(
+      `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec) values ($1, $2, $3, $4, $5, $6, $7)`,
+      [id, organizationId, kind, parent, scope, `${kind}-${id}`, JSON.stringify(spec)],
+    )
+  await node(project, 'project', 'project', organizationId, {})
+  await node(environmentId, 'environment', 'environment', project, { cluster_id: world.clusterId })
+  await node(serviceId, 'container', 'service', environmentId, {})
+  await database.query('delete from node where id = $1', [project])
+  const owned = ownedOf({ instances: [instance({ serviceId, environmentId })], environments: [environmentId] })
+  const { cluster, done } = createCluster(serviceId)
+  const pendingIds = async () => (await readPending(parts, localKey)).map((each) => each.serviceId).sort()
+  assert.deepEqual(await pendingIds(), [environmentId, serviceId].sort())
+  // The engine does not do it at first.
+  await pass(cluster, owned)
+  assert.deepEqual(done, [`environment ${environmentId}`])
+  assert.deepEqual(await pendingIds(), [environmentId, serviceId].sort())
+  const willing = createCluster()
+  await pass(willing.cluster, ownedOf({ instances: owned.instances }))
+  assert.deepEqual(willing.done, [`service ${serviceId}`])
+  await pass(willing.cluster, ownedOf({}))
+  assert.deepEqual(await pendingIds(), [])
+  // What shows up again later is still known to be deleted.
+  await pass(willing.cluster, owned)
+  assert.equal(willing.done.filter((each) => each === `service ${serviceId}`).length, 2)
+  assert.deepEqual(await orphanIds(), [])
+})
+
+test('executions are ended only if it is known that they are over', async () => {
+  const serviceId = await addService(world, {}, 'job')
+  const [ended, running] = [newId(), newId()]
+  const { organizationId, environmentId } = world.ids
+  for (const [id, state, number] of [
+    [ended, 'FAILED', 1],
+    [running, 'RUNNING', 2],
+  ] as const)
+    await database.query(
+      `insert into deployment (id, organization_id, environment_id, execution_number, action, origin, triggered_by, state)
+       values ($1, $2, $3, $4, 'DEPLOY', 'API', 'test', $5)`,
+      [id, organizationId, environmentId, number, state],
+    )
+  const taskOf = (taskId: string) => instance({ serviceId, environmentId, taskId })
+  const over = taskIdOf(ended, serviceId)
+  // Of a deployment that no row stands for, as after a restore, and one that is none of ours.
+  const instances = ['x', taskIdOf(newId(), serviceId), over, taskIdOf(running, serviceId)].map(taskOf)
+  const { cluster, done } = createCluster()
+  await pass(cluster, ownedOf({ instances }))
+  assert.deepEqual(done, [`task ${over}`])
 })
 
 test('a service, a route or a network that cannot be removed keeps none of the others', async () => {
-  const services = Array.from({ length: 3 }, () => instance(undefined))
+  const ids = [newId(), newId(), newId()]
   const environments = [newId(), newId()]
-  const [bad] = services
-  const { parts, cluster, done } = createParts(bad!.serviceId)
-  const owned = { instances: services, environments, volumes: [] }
-  await sweepUnknown(parts, cluster, owned, [bad!.serviceId, 'r'], signal)
-  const rest = services.slice(1).map(({ serviceId }) => `service ${serviceId}`)
-  assert.deepEqual(done, [...rest, 'route r', ...environments.map((id) => `environment ${id}`)])
+  for (const id of [...ids, ...environments])
+    await database.query(
+      `insert into deletion (id, kind, environment_id, cluster) values ($1, 'container', $1, 'local')`,
+      [id],
+    )
+  const [bad] = ids
+  const { cluster, done } = createCluster(bad)
+  await pass(cluster, ownedOf({ instances: ids.map((serviceId) => instance({ serviceId })), environments }), [
+    bad!,
+    ids[1]!,
+  ])
+  const rest = ids.slice(1).map((id) => `service ${id}`)
+  assert.deepEqual(done, [...rest, `route ${ids[1]}`, ...environments.map((id) => `environment ${id}`)])
 })

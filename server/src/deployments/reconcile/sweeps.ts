@@ -1,12 +1,17 @@
-/** Removes what runs without belonging to anything. If one thing cannot be removed, the others still are. */
+/**
+ * Removes what was deleted, and executions that have ended. What holds data goes only by its deletion, which is recorded
+ * (table `deletion`), never because a row is missing: that it lists as orphans (orphans.ts). If one thing cannot be
+ * removed, the others still are, and the next pass finds it again.
+ */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql, localKey } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
-import type { Owned, ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
+import type { Owned } from '../../runtimes/owned.ts'
+import type { ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openStates } from '../status/states.ts'
 import { isTaskId, ownerOfTask } from '../tasks/ids.ts'
-import { endTaskOf, openOwners } from '../tasks/state.ts'
+import { endTaskOf } from '../tasks/state.ts'
 
 const absent = { state: 'absent', graceMs: 10_000 } as const
 
@@ -25,44 +30,107 @@ export const logFailure = async (
   }
 }
 
-/** Or a cluster, or a service, that a tool is at work for, which has a network of its own then. */
-const existing = async (parts: DeploymentParts, kind: 'service' | 'environment', ids: Iterable<string>) => {
-  const rows = await parts.database.query<{ id: string }>(
-    `select id from node where id = any($1) and (name_scope = $2 or kind = $2)
-     union all select id from managed_cluster where id = any($1) and run_id is not null
-     union all select w.service_id from deployment_service w join deployment d on d.id = w.deployment_id
-       where w.service_id = any($1) and d.state in ${openStates}`,
-    [[...ids].filter(isUuid), kind],
-  )
-  return new Set(rows.map(({ id }) => id))
+/** What is to be removed of what a cluster has, and what nothing is known of. */
+export interface Judged {
+  deleted: ReadonlySet<string>
+  unknown: ReadonlySet<string>
 }
 
 /**
- * Everything of a cluster with our mark whose service or environment is gone: no row of any cluster stands for it any
- * more. What another cluster's rows stand for is left alone, for two clusters may share an engine.
+ * Of ids of services and environments. Known is what has a row, and what a deployment or a tool works on. The network of a
+ * tool that makes a cluster is needed only while it is at work.
  */
-export const sweepUnknown = async (
+export const judgeIds = async (
+  { database }: Pick<DeploymentParts, 'database'>,
+  ids: Iterable<string>,
+): Promise<Judged> => {
+  const rows = await database.query<{ id: string; isDeleted: boolean }>(
+    `select i.id, exists (select from deletion d where d.id = i.id)
+         or exists (select from managed_cluster m where m.id = i.id) as "isDeleted"
+     from unnest($1::uuid[]) as i (id)
+     where not exists (select from node n where n.id = i.id and (n.name_scope = 'service' or n.kind = 'environment'))
+       and not exists (select from managed_cluster m where m.id = i.id and m.run_id is not null)
+       and not exists (select from deployment_service w join deployment d on d.id = w.deployment_id
+         where w.service_id = i.id and d.state in ${openStates})`,
+    [[...new Set(ids)].filter(isUuid)],
+  )
+  const of = (isDeleted: boolean) => new Set(rows.filter((row) => row.isDeleted === isDeleted).map(({ id }) => id))
+  return { deleted: of(true), unknown: of(false) }
+}
+
+/** The services that anything is of, apart from executions. */
+export const servicesIn = ({ volumes, instances }: Owned): Map<string, ServiceKey> =>
+  new Map(
+    [...volumes, ...instances.filter(({ taskId }) => taskId === undefined)].map(({ serviceId, environmentId }) => [
+      serviceId,
+      { serviceId, environmentId },
+    ]),
+  )
+
+/** Removes what is deleted, of these ids. */
+export const sweepDeleted = async (
   parts: DeploymentParts,
   { runtime, ingress }: Cluster,
   owned: Owned,
   published: readonly string[],
+  { deleted, unknown }: Judged,
   signal: AbortSignal,
 ): Promise<void> => {
-  const services = new Map<string, ServiceKey>()
-  for (const { serviceId, environmentId } of [...owned.volumes, ...owned.instances])
-    services.set(serviceId, { serviceId, environmentId })
-  const known = await existing(parts, 'service', [...services.keys(), ...published])
-  for (const [serviceId, key] of services) {
-    if (known.has(serviceId)) continue
-    await logFailure(parts, { serviceId }, signal, () => runtime.converge(key, absent, null, signal))
+  const services = servicesIn(owned)
+  for (const [serviceId, key] of services)
+    if (deleted.has(serviceId))
+      await logFailure(parts, { serviceId }, signal, () => runtime.converge(key, absent, null, signal))
+  for (const serviceId of published) {
+    // A route of our router to a service that has nothing: it leads nowhere.
+    const isEmpty = ingress.sharesPorts && unknown.has(serviceId) && !services.has(serviceId)
+    if (deleted.has(serviceId) || isEmpty)
+      await logFailure(parts, { serviceId }, signal, () => ingress.unpublish(serviceId))
   }
-  for (const serviceId of published)
-    if (!known.has(serviceId)) await logFailure(parts, { serviceId }, signal, () => ingress.unpublish(serviceId))
-  const alive = await existing(parts, 'environment', owned.environments)
   for (const environmentId of owned.environments)
-    if (!alive.has(environmentId))
+    if (deleted.has(environmentId))
       await logFailure(parts, { environmentId }, signal, () => runtime.removeEnvironment(environmentId, signal))
 }
+
+interface Pending extends ServiceKey {
+  kind: string
+}
+
+/** What of these a runtime's list may not show, because it is made by others: it is removed once more. */
+const madeByOthers: ReadonlySet<string> = new Set(['helm', 'argocd_app'])
+
+/** Marks deletions as done of which the cluster has nothing any more. `owned` was read after they were written. */
+export const finishDeletions = async (
+  parts: DeploymentParts,
+  { key, runtime }: Cluster,
+  pending: readonly Pending[],
+  owned: Owned,
+  published: readonly string[],
+  signal: AbortSignal,
+): Promise<void> => {
+  const left = new Set([...servicesIn(owned).keys(), ...owned.environments, ...published])
+  const done: string[] = []
+  for (const { kind, ...service } of pending) {
+    if (left.has(service.serviceId)) continue
+    await logFailure(parts, { serviceId: service.serviceId }, signal, async () => {
+      if (madeByOthers.has(kind)) await runtime.converge(service, absent, null, signal)
+      done.push(service.serviceId)
+    })
+  }
+  await parts.database.query(
+    `update deletion set done_at = clock_timestamp() where cluster = $1 and id = any($2) and done_at is null`,
+    [key, done],
+  )
+}
+
+/** Deletions that are not known to be done on a cluster. */
+export const readPending = ({ database }: Pick<DeploymentParts, 'database'>, cluster: string): Promise<Pending[]> =>
+  database.query<Pending>(
+    `select id as "serviceId", coalesce(environment_id, id) as "environmentId", kind from deletion
+     where cluster = $1 and done_at is null
+       and not exists (select from deployment_service w join deployment d on d.id = w.deployment_id
+         where w.service_id = deletion.id and d.state in ${openStates})`,
+    [cluster],
+  )
 
 /**
  * Those that another cluster's rows stand for: what an engine says of them is not to be believed. That of this machine is,
@@ -78,27 +146,42 @@ const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceI
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Executions that no deployment and no run by the clock stands behind any more. */
+/** Of these deployments, runs by the clock and runs of clusters, those that are known to have ended. */
+const endedOwners = async ({ database }: DeploymentParts, ids: readonly string[]): Promise<Set<string>> => {
+  const rows = await database.query<{ id: string }>(
+    `select id from deployment where id = any($1) and state not in ${openStates}
+     union all select id from task_run where id = any($1) and state <> 'RUNNING'
+     union all select last_run from managed_cluster where last_run = any($1) and run_id is distinct from last_run
+     union all select id from deletion where id = any($1)`,
+    [[...new Set(ids)].filter(isUuid)],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+const tasksIn = ({ instances }: Owned): TaskKey[] =>
+  instances.flatMap(({ taskId, serviceId, environmentId }) =>
+    taskId !== undefined && isTaskId(taskId) ? [{ taskId, serviceId, environmentId }] : [],
+  )
+
+/** Executions whose deployment or run has ended, or whose service was deleted. */
 export const sweepTasks = async (
   parts: DeploymentParts,
   cluster: Cluster,
   owned: Owned,
   signal: AbortSignal,
 ): Promise<void> => {
-  const tasks = owned.instances.flatMap(({ taskId, serviceId, environmentId }): TaskKey[] =>
-    taskId === undefined ? [] : [{ taskId, serviceId, environmentId }],
-  )
+  const tasks = tasksIn(owned)
   if (tasks.length === 0) return
-  const owners = tasks.map(({ taskId }) => ownerOfTask(taskId))
-  const alive = await openOwners(parts.database, owners)
-  const others = await foreign(
+  const serviceIds = tasks.map(({ serviceId }) => serviceId)
+  const ended = await endedOwners(
     parts,
-    cluster,
-    tasks.map(({ serviceId }) => serviceId),
+    tasks.map(({ taskId }) => ownerOfTask(taskId)),
   )
-  for (const task of tasks)
-    if (!alive.has(ownerOfTask(task.taskId)) && !others.has(task.serviceId))
-      await logFailure(parts, { serviceId: task.serviceId }, signal, () =>
-        isTaskId(task.taskId) ? endTaskOf(parts, cluster, task, signal) : cluster.runtime.endTask(task, signal),
-      )
+  const { deleted } = await judgeIds(parts, serviceIds)
+  const others = await foreign(parts, cluster, serviceIds)
+  for (const task of tasks) {
+    const isOver = ended.has(ownerOfTask(task.taskId)) || deleted.has(task.serviceId)
+    if (isOver && !others.has(task.serviceId))
+      await logFailure(parts, { serviceId: task.serviceId }, signal, () => endTaskOf(parts, cluster, task, signal))
+  }
 }

@@ -2,7 +2,7 @@
  * Accepts a request: writes the deployment, the new states of its services and the STARTED events in the caller's
  * transaction, so that an accepted request is never lost and is readable before the response is sent.
  */
-import { clusterRefusal } from '../../clusters/local.ts'
+import { clusterRefusal, environmentKeySql } from '../../clusters/local.ts'
 import type { Kind } from '../../kinds.ts'
 import { badRequest, conflict, notFound } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
@@ -289,6 +289,19 @@ const deleteAtOnce = async (
   return true
 }
 
+/** What is deployed to a cluster with a conflict is decided by an operator first. */
+const refuseConflict = async (tx: Queryable, environmentId: string): Promise<void> => {
+  const [found] = await tx.query<{ message: string }>(
+    `select message from cluster_conflict where cluster = ${environmentKeySql('$1')}`,
+    [environmentId],
+  )
+  if (found !== undefined)
+    throw conflict(
+      'cluster_conflict',
+      `Nothing is changed on the cluster of this environment until an operator decides about it: ${found.message}.`,
+    )
+}
+
 /** See `Deployments.request`. */
 export const requestDeployment = async (
   tx: Queryable,
@@ -319,6 +332,7 @@ export const requestDeployment = async (
     await writeGone(tx, request, environment.projectId, targetsOf(request, environment.name, services))
     return accepted(request.environmentId, newId(), 0, new Date())
   }
+  await refuseConflict(tx, request.environmentId)
   const deployment = await insertDeployment(tx, request)
   await insertServices(tx, request, deployment, services, parts)
   await writeTold(tx, deployment.deploymentId, queuedOf(request, targetsOf(request, environment.name, services)))

@@ -260,10 +260,12 @@ const end = async (
   if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)
   await withClaim(parts.database, claim, async (tx) => {
     if (claim.wholeEnvironment) await writeTold(tx, claim.id, toldOf(claim, services, ending))
-    if (deleted)
+    if (deleted) {
+      await tx.query(`select set_config('slipway.deployment', $1, true)`, [claim.id])
       await tx.query('delete from node where id = any($1)', [
         claim.wholeEnvironment ? [claim.environmentId] : services.map((service) => service.id),
       ])
+    }
     // A service that was deleted before its turn has no part left to conclude.
     await tx.query(
       `update deployment_service set state = 'CANCELED', finished_at = clock_timestamp()

@@ -2,6 +2,7 @@
  * What the worker (work/worker.ts) does with deployments: which is next, how its lease is renewed, and that a cancel
  * ends it.
  */
+import { isHeld } from '../../clusters/lines/line.ts'
 import { environmentKeySql } from '../../clusters/local.ts'
 import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease.ts'
 import { type Claim, claim, deploymentLeases } from '../../work/queue.ts'
@@ -29,7 +30,10 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
 
   const fullClusters = (): string[] => {
     const keys = [...under.values()]
-    return [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= parts.concurrency)
+    const full = [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= parts.concurrency)
+    // What is queued for a cluster with a conflict waits until an operator has chosen.
+    const held = parts.clusters.all().filter(isHeld)
+    return [...full, ...held.map(({ key }) => key)]
   }
   const enter = async ({ id, environmentId }: Claim): Promise<void> => {
     const [row] = await database.query<{ key: string | null }>(`select ${environmentKeySql('$1')} as key`, [

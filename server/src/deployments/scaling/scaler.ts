@@ -9,6 +9,7 @@
  * with the reconciler; whatever is not done is asked for again, by the requests that wait or by the next look.
  */
 import type { ClusterHold } from '../../clusters/hold.ts'
+import { isHeld } from '../../clusters/lines/line.ts'
 import { kinds } from '../../kinds.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
@@ -162,7 +163,7 @@ export const startScaler = (
   })
   const want = (serviceId: string, wish: Wish): void => {
     // Who waits comes first.
-    if (isWaking(wishes.get(serviceId))) return
+    if (isHeld(cluster) || isWaking(wishes.get(serviceId))) return
     wishes.set(serviceId, wish)
     queue.add(serviceId)
   }

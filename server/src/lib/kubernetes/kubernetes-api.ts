@@ -43,6 +43,8 @@ export interface KubernetesApi {
   get<T>(path: string, options?: AskOptions): Promise<T>
   /** Asks the cluster to judge what `body` says. */
   review<T>(path: string, body: object, options?: AskOptions): Promise<T>
+  /** Makes an object in a collection: a `KubernetesError` with status 409 if its name is taken. */
+  create<T>(path: string, body: object, options?: AskOptions): Promise<T>
   /** The first `most` of a collection. */
   list<T>(path: string, most: number, options?: AskOptions): Promise<T[]>
   /** The same, and where a watch goes on from. */
@@ -272,6 +274,7 @@ export const createKubernetesApi = (
   return {
     get: (path, options) => ask({ method: 'GET', path }, options),
     review: (path, body, options) => ask({ method: 'POST', path, body }, options),
+    create: (path, body, options) => ask({ method: 'POST', path, body }, options),
     read,
     list: async <T>(path: string, most: number, options?: AskOptions) => (await read<T>(path, most, options)).items,
     apply: (path, body, manager, options = {}) => {

@@ -26,6 +26,7 @@ import { markSql } from './managed/document.ts'
 import { askDelete, moduleOf } from './managed/requests.ts'
 import { managedSql } from './managed/rows.ts'
 import { noteUnread } from './managed/unread.ts'
+import { clusterOrphanOperations } from './orphans.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './provider.ts'
 import { clusterRoutingOperations } from './routing.ts'
 import { readCluster, refuseLocked } from './rows.ts'
@@ -159,6 +160,7 @@ export const clusterOperations: Operation[] = [
   ...clusterAccessOperations,
   ...clusterAdvancedSettingsOperations,
   ...clusterLockOperations,
+  ...clusterOrphanOperations,
   ...clusterDnsOperations,
   ...secretManagerUserOperations,
 ]

@@ -27,6 +27,7 @@ import {
 } from '../../api/operations/schema.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainCluster, isRefusedByCluster } from '../../clusters/explain.ts'
+import { isHeld } from '../../clusters/lines/line.ts'
 import { isLocal, noEngineSentence } from '../../clusters/local.ts'
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -89,6 +90,11 @@ const connectedState = async (cluster: Cluster, own: Cluster): Promise<State> =>
   if (!cluster.isConnected) {
     const why = cluster === own ? { error_message: noEngineSentence } : {}
     return { status: 'READY', is_deployed: false, ...why }
+  }
+  const held = cluster.line?.conflict() ?? null
+  if (held !== null) {
+    const message = `Nothing is changed on this cluster until an operator decides: ${held.message}.`
+    return { status: 'DEPLOYMENT_ERROR', is_deployed: true, error_message: message.slice(0, 500) }
   }
   const problem = await engineProblem(cluster)
   if (problem === null) return { status: 'DEPLOYED', is_deployed: true }
@@ -249,7 +255,7 @@ const reads: Operation[] = [
     answer: Type.Object({ is_ready: Flag() }),
     run: async (context) => {
       const cluster = await context.parts.clusters.of(context.node.id)
-      return { is_ready: cluster.isConnected && (await engineProblem(cluster)) === null }
+      return { is_ready: cluster.isConnected && !isHeld(cluster) && (await engineProblem(cluster)) === null }
     },
   }),
   operation({

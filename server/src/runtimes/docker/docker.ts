@@ -25,6 +25,7 @@ import { createHooks } from './hooks.ts'
 import { createImages } from './images.ts'
 import { createInstances } from './instances.ts'
 import { createLogs } from './logs/logs.ts'
+import { createMarks } from './marks.ts'
 import { createAddresses } from './network/addresses.ts'
 import { createNetworks, type Networks } from './network/network.ts'
 import { createPlaces } from './network/places.ts'
@@ -35,7 +36,7 @@ import { createTroubles } from './probes/troubles.ts'
 import { watchInstances } from './probes/watch.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
-import { createVolumes, type Volumes } from './volumes.ts'
+import { createVolumes, ownedVolume, type Volumes } from './volumes.ts'
 
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
@@ -157,11 +158,7 @@ export const createDockerRuntime = ({
     return {
       instances: await containers.describe(rows),
       environments: networkRows.flatMap(({ Labels }) => labelOf(Labels, labels.environment) ?? []),
-      volumes: volumeRows.map(({ Labels }) => ({
-        id: Labels?.[labels.volume] ?? '',
-        environmentId: Labels?.[labels.environment] ?? '',
-        serviceId: Labels?.[labels.service] ?? '',
-      })),
+      volumes: volumeRows.map(ownedVolume),
     }
   }
 
@@ -175,6 +172,7 @@ export const createDockerRuntime = ({
     scalesItself: false,
     rollsItself: false,
     growsVolumes: false,
+    marks: createMarks(engine, ownerId),
     images,
     instances,
     ping: () => engine.call('GET', '/_ping', { deadlineMs: pingDeadlineMs }),

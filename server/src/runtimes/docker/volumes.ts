@@ -4,12 +4,15 @@
  */
 import { createHash } from 'node:crypto'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
-import { type ContainerBody, labels, type Mount, volumeName } from './describe.ts'
+import type { OwnedVolume } from '../owned.ts'
+import { type ContainerBody, labelOf, labels, type Mount, volumeName } from './describe.ts'
 
 export interface VolumeRow {
   Name: string
   Labels: Record<string, string> | null
   Options?: Record<string, string> | null
+  /** RFC 3339. */
+  CreatedAt?: string
 }
 
 const deadlineMs = 10_000
@@ -28,6 +31,20 @@ const withoutSizes = (body: ContainerBody): ContainerBody => {
 const sizeIn = ({ Options }: VolumeRow): number | null => {
   const [, size] = /^(\d+)G$/.exec(Options?.size ?? '') ?? []
   return size === undefined ? null : Number(size)
+}
+
+export const ownedVolume = (row: VolumeRow): OwnedVolume => {
+  const { Labels, CreatedAt } = row
+  const organizationId = labelOf(Labels, labels.organization)
+  const sizeGb = sizeIn(row)
+  return {
+    id: labelOf(Labels, labels.volume) ?? '',
+    environmentId: labelOf(Labels, labels.environment) ?? '',
+    serviceId: labelOf(Labels, labels.service) ?? '',
+    ...(organizationId === undefined ? {} : { organizationId }),
+    ...(CreatedAt === undefined ? {} : { createdAt: CreatedAt }),
+    ...(sizeGb === null ? {} : { sizeGb }),
+  }
 }
 
 export const createVolumes = (engine: Engine, ownerId: string) => {

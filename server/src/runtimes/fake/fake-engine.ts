@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { newId } from '../../lib/ids.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
-import type { LogLine, Owned, RuntimeEvent, Workload } from '../runtime.ts'
+import type { Mark } from '../marks.ts'
+import type { Owned } from '../owned.ts'
+import type { LogLine, RuntimeEvent, Workload } from '../runtime.ts'
 import { type Endpoint, listen } from './endpoint.ts'
 import type { Behaviour } from './script.ts'
 
@@ -25,6 +27,8 @@ export interface State {
   environments: string[]
   /** `limitGb`: absent or null without a limit. */
   volumes: (Owned['volumes'][number] & { limitGb?: number | null })[]
+  /** Absent in what an earlier version kept. */
+  marks?: (Mark & { scope: string })[]
 }
 
 const maxLines = 10_000

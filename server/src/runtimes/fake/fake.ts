@@ -28,6 +28,7 @@ import {
   type Workload,
 } from '../runtime.ts'
 import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fake-engine.ts'
+import { createFakeMarks } from './marks.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 
@@ -258,6 +259,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     scalesItself: false,
     rollsItself: false,
     growsVolumes: false,
+    marks: createFakeMarks(world),
     images: createImages((image) => decide({ image, serviceId: '' })),
     instances,
     ping: () => restored,

@@ -15,7 +15,8 @@ import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
-import type { Ability, Instance, Owned, Runtime, ServiceKey } from '../runtime.ts'
+import type { Owned, OwnedVolume } from '../owned.ts'
+import type { Ability, Instance, Runtime, ServiceKey } from '../runtime.ts'
 import { withApps } from './argocd/apps.ts'
 import { createConverge, stopsFirst } from './converge.ts'
 import { watchEvents } from './events.ts'
@@ -35,6 +36,7 @@ import {
   namespaceOf,
   type Place,
 } from './manifests/describe.ts'
+import { createMarks } from './marks.ts'
 import { createObjects, type Found, type Objects } from './objects.ts'
 import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
@@ -86,6 +88,20 @@ const sizeOf = ({ spec }: Found): number | null => {
   return bytes === null ? null : bytes / gib
 }
 
+const ownedVolume = (claim: Found): OwnedVolume => {
+  const { labels: own = {}, creationTimestamp } = claim.metadata
+  const organizationId = own[labels.organization]
+  const sizeGb = sizeOf(claim)
+  return {
+    id: own[labels.volume] ?? '',
+    environmentId: own[labels.environment] ?? '',
+    serviceId: own[labels.service] ?? '',
+    ...(organizationId === undefined ? {} : { organizationId }),
+    ...(creationTimestamp === undefined ? {} : { createdAt: creationTimestamp }),
+    ...(sizeGb === null ? {} : { sizeGb }),
+  }
+}
+
 const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
   if (services?.length === 0) return []
   const [one] = services ?? []
@@ -122,13 +138,7 @@ const readOwned = async (objects: Objects): Promise<Owned> => {
   return {
     instances: [...instances, ...ofTasks.filter(({ taskId }) => !known.has(taskId))],
     environments: namespaces.flatMap(({ metadata }) => metadata.labels?.[labels.environment] ?? []),
-    volumes: claims
-      .filter((claim) => !isTask(claim))
-      .map(({ metadata }) => ({
-        id: metadata.labels?.[labels.volume] ?? '',
-        environmentId: metadata.labels?.[labels.environment] ?? '',
-        serviceId: metadata.labels?.[labels.service] ?? '',
-      })),
+    volumes: claims.filter((claim) => !isTask(claim)).map(ownedVolume),
   }
 }
 
@@ -161,6 +171,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     scalesItself: true,
     rollsItself: true,
     growsVolumes: true,
+    marks: createMarks(objects),
     ingress,
     images,
     stopsFirst,

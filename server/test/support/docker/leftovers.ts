@@ -27,11 +27,15 @@ export const leftoversOf = async (ownerId: string): Promise<string[]> => {
   try {
     const containers = await engine.call<{ Names: string[] }[]>('GET', '/containers/json', { query })
     const networks = await engine.call<{ Name: string }[]>('GET', '/networks', { query })
+    const marks = { filters: JSON.stringify({ label: [`slipway.generation-of=${ownerId}`] }) }
+    const { Volumes: marked } = await engine.call<{ Volumes: { Name: string }[] | null }>('GET', '/volumes', {
+      query: marks,
+    })
     const { Volumes } = await engine.call<{ Volumes: { Name: string }[] | null }>('GET', '/volumes', { query })
     return [
       ...containers.map(({ Names }) => `container ${Names[0]}`),
       ...networks.map(({ Name }) => `network ${Name}`),
-      ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
+      ...[...(Volumes ?? []), ...(marked ?? [])].map(({ Name }) => `volume ${Name}`),
     ]
   } finally {
     await engine.close()

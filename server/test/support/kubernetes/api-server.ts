@@ -130,6 +130,13 @@ const answerOne = (store: Store, asked: Asked, response: ServerResponse): unknow
   return remove(store, asked, object, response)
 }
 
+/** Of two with one name the second is refused. */
+const create = (store: Store, { kind, namespace, body }: Asked, response: ServerResponse): unknown => {
+  const { name = '' } = body.metadata as { name?: string }
+  if (store.find(kind, namespace, name) !== undefined) return failure(response, 409, `${name} already exists`)
+  return json(response, store.apply(body as never), 201)
+}
+
 const sendLog = (lines: readonly string[], { query }: Asked, response: ServerResponse): void => {
   const tail = query.get('tailLines')
   const since = query.get('sinceTime') ?? ''
@@ -223,6 +230,7 @@ export const startMemoryCluster = async (): Promise<MemoryCluster> => {
     if (refused !== null) return failure(response, ...refused)
     if (asked.isLog) return sendLog(logs.get(asked.name ?? '') ?? [], asked, response)
     if (asked.name !== undefined) return answerOne(store, asked, response)
+    if (asked.method === 'POST') return create(store, asked, response)
     return asked.query.get('watch') === 'true'
       ? watch(store, asked, response, () => isHushed)
       : list(store, asked, response)

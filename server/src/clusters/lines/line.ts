@@ -1,0 +1,178 @@
+/**
+ * Whether this database is the one that an engine or cluster was worked on by: its line. A database that is older than
+ * what it finds (a restored copy), or that was copied and whose original is at work, would end what it does not know.
+ *
+ * Promises: nothing is changed on a cluster before its marks were read and are of this database, and nothing from the
+ * moment when they are not; that is kept in the database until an operator chooses. Of two control planes with copies of one
+ * database the one whose line it is goes on.
+ * Refuses to know: deployments, services and what becomes of what is found.
+ * When the process dies: a generation is in the database before it is on the cluster, so the next start knows the mark.
+ */
+import { DeploymentError } from '../../lib/errors.ts'
+import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Clock } from '../../lib/time/clock.ts'
+import type { Runtime } from '../../runtimes/runtime.ts'
+import type { Database } from '../../store/database.ts'
+import { environmentKeySql } from '../local.ts'
+import { advance, generationsIn, isAlone } from './generations.ts'
+import {
+  type Conflict,
+  queueAgain,
+  readConflict,
+  readGenerations,
+  readUnknown,
+  readUnknownVersions,
+  withoutOrphans,
+  writeConflict,
+} from './rows.ts'
+
+export interface LineParts {
+  database: Database
+  /** Which control plane this is: the same over restarts of one data directory, and for all servers of one database. */
+  writer: string
+  clock: Clock
+  log: Log
+  /** Fires when the server ends. */
+  stopping: AbortSignal
+  /** How long a control plane that is at work may take to answer a challenge. Default 15 s. */
+  challengeMs?: number
+}
+
+export interface Line {
+  /** Resolves when this server may change something; rejects with a `DeploymentError` while it may not. */
+  ready(): Promise<void>
+  /** Resolves with a signal that fires when it may not any more; rejects when `signal` fires. */
+  untilReady(signal: AbortSignal): Promise<AbortSignal>
+  /** Null while nothing is known against it. */
+  conflict(): Conflict | null
+  /** Looks at the marks now. Rejects if the cluster does not answer. */
+  check(): Promise<void>
+  /** The database goes on from here: its next generation is the newest. */
+  takeOver(signal: AbortSignal): Promise<void>
+}
+
+const deadlineMs = 60_000
+const pauseMs = 1000
+
+const heldSentence = (message: string): string =>
+  `Nothing is changed on this cluster until an operator decides about it: ${message}`
+
+const olderMessage =
+  'the database of this server is older than what was deployed there. It is a restored copy, or another control plane works on a copy of it'
+const otherMessage = 'another control plane is at work there with a copy of the database of this server'
+
+const unknownMessage = (count: number): string =>
+  `the database of this server does not know ${count === 1 ? 'a service or environment' : `${count} services or environments`} that were deployed there. It is older than them: a restored copy, or another control plane works on a copy of it`
+
+/** Nothing is changed there until an operator has chosen. */
+export const isHeld = ({ line }: { line?: Line }): boolean => line !== undefined && line.conflict() !== null
+
+export const createLine = (parts: LineParts, key: string, runtime: Runtime): Line => {
+  const { database, writer, clock, log, stopping, challengeMs = 15_000 } = parts
+  const { marks } = runtime
+  const of = { database, writer, clock, challengeMs, key, marks }
+  let state: 'unknown' | 'ready' | 'held' = 'unknown'
+  let found: Conflict | null = null
+  let lost = new AbortController()
+  let checking: Promise<void> | undefined
+
+  const enter = (next: typeof state, conflict: Conflict | null): void => {
+    state = next
+    found = conflict
+    if (next === 'ready') return
+    lost.abort(new DeploymentError('cluster_conflict', 'Nothing is changed on this cluster any more.'))
+    lost = new AbortController()
+  }
+  const hold = async (conflict: Conflict): Promise<void> => {
+    enter('held', conflict)
+    log.error({ cluster: key }, heldSentence(conflict.message))
+    await writeConflict(database, key, conflict)
+    await queueAgain(database, key, environmentKeySql('d.environment_id'))
+  }
+
+  /** What a copy of the database does not know, though its marks are its own: it was copied while it was at work. */
+  const unknownThere = async (): Promise<number> => {
+    const owned = await runtime.owned()
+    const isTrusted = !runtime.rollsItself
+    const unknown = await readUnknown(database, owned, isTrusted)
+    const versions = isTrusted ? await readUnknownVersions(database, owned) : []
+    return (await withoutOrphans(database, [...unknown, ...versions])).length
+  }
+
+  const judge = async (signal: AbortSignal): Promise<void> => {
+    const all = await marks.list(key, signal)
+    const [newest] = generationsIn(all)
+    const generations = await readGenerations(database, key)
+    const written = await readConflict(database, key)
+    if (written !== null) return enter('held', written)
+    if (newest !== undefined && !generations.knows(newest))
+      return hold(
+        state === 'ready'
+          ? { code: 'other_server', message: otherMessage }
+          : { code: 'older_database', message: olderMessage },
+      )
+    const isFirst = state !== 'ready'
+    // An operator has chosen: what is unknown is known to be so.
+    const isDecided = state === 'held'
+    if (isFirst && !isDecided && !generations.isFirst) {
+      const count = await unknownThere()
+      if (count > 0) return hold({ code: 'older_database', message: unknownMessage(count) })
+    }
+    if (
+      isFirst &&
+      !isDecided &&
+      newest !== undefined &&
+      newest.writer !== writer &&
+      !(await isAlone(of, newest, signal))
+    )
+      return hold({ code: 'other_server', message: otherMessage })
+    const challenge = all.find(({ generation }) => generation === 0)
+    const isAsked = challenge !== undefined && challenge.writer !== writer
+    if (isFirst || isAsked || generations.isBehind) {
+      if (!(await advance(of, all, signal))) return hold({ code: 'other_server', message: otherMessage })
+      if (isAsked) await marks.remove(key, challenge, signal)
+    }
+    enter('ready', null)
+  }
+
+  const check = (): Promise<void> => {
+    checking ??= judge(AbortSignal.any([stopping, AbortSignal.timeout(deadlineMs)])).finally(() => {
+      checking = undefined
+    })
+    return checking
+  }
+
+  const asDeploymentError = (error: unknown): unknown =>
+    error instanceof KubernetesError
+      ? new DeploymentError('engine_unavailable', error.message, { next: 'wait', cause: error })
+      : error
+
+  const ready = async (): Promise<void> => {
+    if (state === 'unknown')
+      await check().catch((error: unknown) => {
+        throw asDeploymentError(error)
+      })
+    if (found !== null) throw new DeploymentError('cluster_conflict', heldSentence(found.message), { next: 'wait' })
+  }
+
+  return {
+    ready,
+    conflict: () => found,
+    check,
+    async untilReady(signal) {
+      for (;;) {
+        signal.throwIfAborted()
+        if (state === 'unknown') await check().catch(() => {})
+        if (state === 'ready') return lost.signal
+        await clock.sleep(pauseMs, signal)
+      }
+    },
+    async takeOver(signal) {
+      await checking?.catch(() => {})
+      const all = await marks.list(key, signal)
+      if (!(await advance(of, all, signal)))
+        throw new DeploymentError('cluster_conflict', 'Another control plane is at work on this cluster.')
+    },
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * What an operator chooses for a cluster whose database is older than what it finds, or one of two: from then on this
+ * database is the one that the cluster is worked on by, and any other one holds.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { clearConflict } from '../../clusters/lines/rows.ts'
+import { environmentKeySql, localKey } from '../../clusters/local.ts'
+import type { Database, Queryable } from '../../store/database.ts'
+import type { Deployments } from '../deployments.ts'
+import { deleteOrphans, listOrphans, type Orphan, readOrphans } from '../reconcile/orphans.ts'
+import { judgeIds, servicesIn } from '../reconcile/sweeps.ts'
+import { type Adoption, type AdoptionParts, adopt } from './adopt.ts'
+
+/**
+ * adopt: orphans become services again where they can, and what was queued is canceled, because what runs is newer. ignore:
+ * they run on, and are kept as ignored. remove: their deletion is recorded. In each case what the database knows is as
+ * its rows say again.
+ */
+export const choices = ['adopt', 'ignore', 'remove'] as const
+export type Choice = (typeof choices)[number]
+
+export interface ResolveParts extends AdoptionParts {
+  database: Database
+  deployments: Pick<Deployments, 'cancel'>
+}
+
+const deadlineMs = 60_000
+
+/** The orphans of a cluster as they are now. */
+export const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
+  const owned = await cluster.runtime.owned()
+  const { unknown } = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments])
+  await listOrphans(parts, cluster, owned, unknown)
+  return readOrphans(parts.database, cluster.key)
+}
+
+const cancelOpen = async ({ deployments }: ResolveParts, tx: Queryable, cluster: string): Promise<void> => {
+  const rows = await tx.query<{ id: string }>(
+    `select distinct environment_id as id from deployment d
+     where d.state in ('QUEUED', 'RUNNING') and d.action not in ('DELETE', 'UNINSTALL')
+       and coalesce(${environmentKeySql('d.environment_id')}, '${localKey}') = $1`,
+    [cluster],
+  )
+  for (const { id } of rows) await deployments.cancel(tx, id, { force: true })
+}
+
+export const ignoreOrphans = async (tx: Queryable, cluster: string, ids: readonly string[]): Promise<string[]> => {
+  const rows = await tx.query<{ id: string }>(
+    `update orphan set ignored_at = coalesce(ignored_at, clock_timestamp()) where cluster = $1 and id = any($2)
+     returning id`,
+    [cluster, ids],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Rejects if the cluster does not answer: nothing is chosen then. */
+export const resolveConflict = async (parts: ResolveParts, cluster: Cluster, choice: Choice): Promise<Adoption> => {
+  const { key, line } = cluster
+  const { database } = parts
+  const orphans = await lookForOrphans(parts, cluster)
+  const ids = orphans.map(({ id }) => id)
+  const result: Adoption = choice === 'adopt' ? await adopt(parts, cluster, orphans) : { adopted: [], left: [] }
+  await database.transaction(async (tx) => {
+    if (choice === 'adopt') await cancelOpen(parts, tx, key)
+    if (choice === 'ignore') await ignoreOrphans(tx, key, ids)
+    if (choice === 'remove') await deleteOrphans(tx, key, ids)
+  })
+  // The cluster is this database's before anything may be changed there.
+  await line?.takeOver(AbortSignal.timeout(deadlineMs))
+  await database.transaction((tx) => clearConflict(tx, key))
+  await line?.check()
+  return result
+}

@@ -1,0 +1,174 @@
+/**
+ * Orphans: what a cluster has with our labels that no row stands for and no deletion was recorded of. They are listed, run
+ * on, and are removed only when a person asks for it, or by the age that the operator set.
+ */
+import type { Cluster } from '../../clusters/clusters.ts'
+import { isHeld } from '../../clusters/lines/line.ts'
+import { conflictChannel, readUnknownVersions } from '../../clusters/lines/rows.ts'
+import { isUuid } from '../../lib/ids.ts'
+import type { Owned } from '../../runtimes/owned.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { DeploymentParts } from '../parts.ts'
+import { servicesIn } from './sweeps.ts'
+
+/** SERVICE: instances and volumes. ENVIRONMENT: its network or namespace. VERSION: of a known service, one that is not. */
+export type OrphanKind = 'SERVICE' | 'ENVIRONMENT' | 'VERSION'
+
+export interface Orphan {
+  /** Of the service, or of the environment. */
+  id: string
+  kind: OrphanKind
+  environmentId: string
+  /** As its labels say. */
+  organizationId: string | null
+  found: {
+    instances: { name: string; state: string }[]
+    volumes: { id: string; size_gb: number | null }[]
+    /** RFC 3339; the oldest of it, null if the cluster does not say. */
+    created_at: string | null
+  }
+}
+
+const mostInstances = 20
+
+const oldest = (times: readonly (string | null | undefined)[]): string | null =>
+  times.filter((time) => time != null && !Number.isNaN(Date.parse(time))).sort()[0] ?? null
+
+const describe = (owned: Owned, id: string): Pick<Orphan, 'organizationId' | 'found'> => {
+  const instances = owned.instances.filter(({ serviceId, taskId }) => serviceId === id && taskId === undefined)
+  const volumes = owned.volumes.filter(({ serviceId }) => serviceId === id)
+  const labelled = [...instances, ...volumes].map(({ organizationId }) => organizationId ?? '').find(isUuid)
+  return {
+    organizationId: labelled ?? null,
+    found: {
+      instances: instances.slice(0, mostInstances).map(({ name, state }) => ({ name, state })),
+      volumes: volumes.map((volume) => ({ id: volume.id, size_gb: volume.sizeGb ?? null })),
+      created_at: oldest([
+        ...volumes.map(({ createdAt }) => createdAt),
+        ...instances.map(({ startedAt }) => startedAt),
+      ]),
+    },
+  }
+}
+
+/** Of what a cluster has, what is unknown. Pure. */
+export const orphansIn = (owned: Owned, unknown: ReadonlySet<string>, versions: readonly string[] = []): Orphan[] => {
+  const services = servicesIn(owned)
+  const of = (id: string, kind: OrphanKind): Orphan[] => {
+    const key = services.get(id)
+    if (key === undefined || !isUuid(key.environmentId)) return []
+    return [{ id, kind, environmentId: key.environmentId, ...describe(owned, id) }]
+  }
+  const inside = [...services.keys()].filter((id) => unknown.has(id)).flatMap((id) => of(id, 'SERVICE'))
+  const around = [...new Set(owned.environments)]
+    .filter((id) => unknown.has(id))
+    .map((id): Orphan => {
+      const organizationId = inside.find(({ environmentId }) => environmentId === id)?.organizationId ?? null
+      const found = { instances: [], volumes: [], created_at: null }
+      return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId, found }
+    })
+  return [...around, ...inside, ...versions.flatMap((id) => of(id, 'VERSION'))]
+}
+
+/** Writes down the orphans of a cluster as they are now. Resolves to how many are new. */
+export const writeOrphans = async (db: Queryable, cluster: string, orphans: readonly Orphan[]): Promise<number> => {
+  const rows = await db.query<{ isNew: boolean }>(
+    `with seen as (
+       select * from jsonb_to_recordset($2::jsonb) as o (id uuid, kind text, environment_id uuid, organization_id uuid, found jsonb)
+     ), gone as (
+       delete from orphan where cluster = $1 and id not in (select id from seen)
+     )
+     insert into orphan as o (cluster, id, kind, environment_id, organization_id, found)
+       select $1, id, kind, environment_id, organization_id, found from seen
+       on conflict (cluster, id) do update set kind = excluded.kind, found = excluded.found
+         where (o.kind, o.found) is distinct from (excluded.kind, excluded.found)
+       returning xmax = 0 as "isNew"`,
+    [
+      cluster,
+      JSON.stringify(
+        orphans.map(({ id, kind, environmentId, organizationId, found }) => ({
+          ...{ id, kind, found },
+          environment_id: environmentId,
+          organization_id: organizationId,
+        })),
+      ),
+    ],
+  )
+  return rows.filter(({ isNew }) => isNew).length
+}
+
+export interface ListedOrphan extends Orphan {
+  firstSeen: Date
+  ignoredAt: Date | null
+}
+
+/** `organizationId`: only those that its labels name; null: all. */
+export const readOrphans = (
+  db: Queryable,
+  cluster: string,
+  organizationId: string | null = null,
+): Promise<ListedOrphan[]> =>
+  db.query<ListedOrphan>(
+    `select id, kind, environment_id as "environmentId", organization_id as "organizationId", found,
+       first_seen as "firstSeen", ignored_at as "ignoredAt"
+     from orphan where cluster = $1 and ($2::uuid is null or organization_id = $2)
+     order by environment_id, kind, id limit 1000`,
+    [cluster, organizationId],
+  )
+
+/** Lists what is unknown of what a cluster has. While nothing may be changed there, versions count too. */
+export const listOrphans = async (
+  parts: Pick<DeploymentParts, 'database' | 'log'>,
+  cluster: Cluster,
+  owned: Owned,
+  unknown: ReadonlySet<string>,
+): Promise<void> => {
+  const { key, runtime } = cluster
+  const versions = isHeld(cluster) && !runtime.rollsItself ? await readUnknownVersions(parts.database, owned) : []
+  const news = await writeOrphans(parts.database, key, orphansIn(owned, unknown, versions))
+  if (news > 0)
+    parts.log.warn(
+      { cluster: key, orphans: news },
+      'the cluster has services or environments that the database does not know: they are listed as its orphans and are left as they are',
+    )
+}
+
+/**
+ * Records the deletion of these orphans, with what is in an environment: the next sweep removes them. Resolves to the ids
+ * of those that there were.
+ */
+export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonly string[]): Promise<string[]> => {
+  const rows = await tx.query<{ id: string }>(
+    `insert into deletion as d (id, kind, environment_id, cluster, organization_id)
+       select o.id, 'ORPHAN', o.environment_id, o.cluster, o.organization_id from orphan o
+       where o.cluster = $1 and (o.id = any($2) or o.environment_id = any($2)) and o.kind <> 'VERSION'
+         and not exists (select from node n where n.id = o.id)
+       on conflict (id) do update set done_at = null, deleted_at = excluded.deleted_at
+       returning d.id`,
+    [cluster, ids],
+  )
+  await tx.query('delete from orphan where cluster = $1 and id = any($2)', [cluster, rows.map(({ id }) => id)])
+  if (rows.length > 0) await tx.query(`select pg_notify('${conflictChannel}', $1)`, [cluster])
+  return rows.map(({ id }) => id)
+}
+
+/** Those that were first seen so many days ago, where the operator wants that. */
+export const deleteOldOrphans = async (
+  { database, log, orphanDays = 0 }: Pick<DeploymentParts, 'database' | 'log' | 'orphanDays'>,
+  cluster: string,
+): Promise<void> => {
+  if (orphanDays === 0) return
+  const old = await database.query<{ id: string }>(
+    `select id from orphan where cluster = $1 and ignored_at is null and first_seen < clock_timestamp() - $2 * interval '1 day'`,
+    [cluster, orphanDays],
+  )
+  if (old.length === 0) return
+  const ids = await database.transaction((tx) =>
+    deleteOrphans(
+      tx,
+      cluster,
+      old.map(({ id }) => id),
+    ),
+  )
+  log.warn({ cluster, orphans: ids }, 'orphans are removed: they are older than SLIPWAY_ORPHANS_REMOVE_AFTER_DAYS')
+}

@@ -1,0 +1,216 @@
+/**
+ * Orphans of clusters, and conflicts: what a cluster has with our labels that the database does not know, and what becomes
+ * of it. On the engine of this server, which all organizations share, each sees its own; the operator sees all, and alone
+ * decides about a conflict.
+ */
+import Type from 'typebox'
+import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
+import { auditOf, placeOf } from '../../api/operations/resource.ts'
+import { Flag, List, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
+import { type ConflictRow, readConflicts } from '../../clusters/lines/rows.ts'
+import { localKey } from '../../clusters/local.ts'
+import { type Adoption, adopt } from '../../deployments/adoption/adopt.ts'
+import { type Choice, choices, ignoreOrphans, resolveConflict } from '../../deployments/adoption/conflict.ts'
+import { deleteOrphans, type ListedOrphan, readOrphans } from '../../deployments/reconcile/orphans.ts'
+import { badRequest, conflict, forbidden } from '../../lib/errors.ts'
+import type { Queryable } from '../../store/database.ts'
+import { writeAudit } from '../../store/tree.ts'
+import { clusterInPath } from './rows.ts'
+
+const most = 1000
+
+const Orphan = Type.Object(
+  {
+    id: Uuid({ description: 'Id that the service had, or the environment.' }),
+    kind: OneOf(['SERVICE', 'ENVIRONMENT', 'VERSION'], {
+      description:
+        'SERVICE: instances and volumes of a service. ENVIRONMENT: the network or namespace of an environment. VERSION: a service of the database runs a version that the database does not know.',
+    }),
+    environment_id: Uuid(),
+    organization_id: Nullable(Uuid(), { description: 'As its labels say.' }),
+    instances: List(Type.Object({ name: Text(), state: Text(20) }), 20),
+    volumes: List(
+      Type.Object({
+        id: Text(),
+        size_gb: Nullable(Type.Number(), { description: 'How much it may hold; null if nothing limits it.' }),
+      }),
+      most,
+    ),
+    created_at: Nullable(Timestamp(), { description: 'Of the oldest part of it, if the cluster says.' }),
+    first_seen_at: Timestamp(),
+    ignored_at: Nullable(Timestamp()),
+  },
+  { title: 'ClusterOrphan' },
+)
+
+const Conflict = Type.Object(
+  {
+    code: OneOf(['older_database', 'other_server']),
+    message: Text(1000),
+    since: Timestamp(),
+  },
+  { title: 'ClusterConflict' },
+)
+
+const Listed = Type.Object({
+  conflict: Nullable(Conflict, {
+    description: 'Why nothing is changed on this cluster until an operator decides; null if there is no conflict.',
+  }),
+  results: List(Orphan, most),
+})
+
+const Left = Type.Object({ id: Uuid(), reason: Text(500) })
+const Adopted = Type.Object({ adopted: List(Uuid(), most), left: List(Left, most) })
+const Ids = Type.Object({ ids: List(Uuid(), most, { minItems: 1 }) })
+const Changed = Type.Object({ ids: List(Uuid(), most), pending: Whole(0) })
+
+/** Of an engine that all organizations share, an organization has what its labels say. */
+const visibleTo = ({ principal }: Context, { key }: Cluster): string | null =>
+  key !== localKey || principal.isOperator ? null : principal.organizationId
+
+const viewOrphan = ({ id, kind, environmentId, organizationId, found, firstSeen, ignoredAt }: ListedOrphan) => ({
+  ...{ id, kind, environment_id: environmentId, organization_id: organizationId },
+  instances: found.instances,
+  volumes: found.volumes.slice(0, most),
+  created_at: found.created_at,
+  first_seen_at: firstSeen.toISOString(),
+  ignored_at: ignoredAt?.toISOString() ?? null,
+})
+
+const viewConflict = ({ code, message, since }: ConflictRow) => ({ code, message, since: since.toISOString() })
+
+const clusterOf = ({ parts, node }: Context): Promise<Cluster> => parts.clusters.of(node.id)
+
+const list = async (context: Context) => {
+  const cluster = await clusterOf(context)
+  const found = (await readConflicts(context.db)).find(({ cluster: key }) => key === cluster.key)
+  const orphans = await readOrphans(context.db, cluster.key, visibleTo(context, cluster))
+  return { conflict: found === undefined ? null : viewConflict(found), results: orphans.map(viewOrphan) }
+}
+
+/** Those of these ids that the caller sees. */
+const seenBy = async (context: Context, cluster: Cluster, ids: readonly string[]): Promise<ListedOrphan[]> => {
+  const orphans = await readOrphans(context.db, cluster.key, visibleTo(context, cluster))
+  const asked = new Set(ids)
+  return orphans.filter(({ id }) => asked.has(id))
+}
+
+const audit = (tx: Queryable, context: Context, change: object): Promise<void> =>
+  writeAudit(
+    tx,
+    context.node.organizationId,
+    context.node,
+    auditOf(context, 'UPDATE', { target: 'CLUSTER' }, placeOf(context.node), change),
+  )
+
+type IdsContext = Context<Type.Static<typeof Ids>, Fields>
+
+const change = async (
+  context: IdsContext,
+  word: string,
+  work: (tx: Queryable, cluster: Cluster, ids: readonly string[]) => Promise<string[]>,
+) => {
+  const cluster = await clusterOf(context)
+  const seen = await seenBy(context, cluster, context.body.ids)
+  return context.transaction(async (tx) => {
+    const ids = await work(
+      tx,
+      cluster,
+      seen.map(({ id }) => id),
+    )
+    await audit(tx, context, { orphans: { [word]: ids } })
+    return { ids, pending: (await readOrphans(tx, cluster.key, visibleTo(context, cluster))).length }
+  })
+}
+
+const adoptSome = async (context: IdsContext): Promise<Adoption> => {
+  const cluster = await clusterOf(context)
+  if (cluster.line?.conflict() != null)
+    throw conflict('cluster_conflict', 'An operator must decide about the conflict of this cluster first.')
+  const result = await adopt(context.parts, cluster, await seenBy(context, cluster, context.body.ids))
+  await context.transaction((tx) => audit(tx, context, { orphans: { adopted: result.adopted } }))
+  return result
+}
+
+const Choose = Type.Object({
+  action: OneOf(choices, {
+    description:
+      'What becomes of the orphans. adopt: they become services again where they carry a record of their configuration, and queued deployments are canceled. ignore: they run on and stay listed. remove: they are deleted with their volumes. In each case the database is in charge of the cluster again.',
+  }),
+  confirm: Maybe(Flag({ description: 'Must be true with remove, which deletes data.' })),
+})
+
+const choose = async (context: Context<Type.Static<typeof Choose>, Fields>): Promise<Adoption> => {
+  const { body, parts, principal } = context
+  const cluster = await clusterOf(context)
+  if (cluster.key === localKey && !principal.isOperator)
+    throw forbidden("Only the operator's token decides about the engine that all organizations share.")
+  const found = (await readConflicts(context.db)).find(({ cluster: key }) => key === cluster.key)
+  if (found === undefined) throw conflict('no_conflict', 'This cluster has no conflict.')
+  if (body.action === 'remove' && body.confirm !== true)
+    throw badRequest('confirm: must be true, because removing the orphans deletes their volumes')
+  const result = await resolveConflict(parts, cluster, body.action as Choice)
+  parts.log.warn({ cluster: cluster.key, action: body.action }, 'the conflict of a cluster was decided')
+  await context.transaction((tx) => audit(tx, context, { conflict: body.action }))
+  return result
+}
+
+const path = '/cluster/{clusterId}'
+const common = { tag: 'Clusters', area: 'clusters' as const, owner: clusterInPath }
+const act = { ...common, method: 'POST' as const, cluster: 'ADMIN' as const, status: 200 as const }
+
+export const clusterOrphanOperations: Operation[] = [
+  operation({
+    ...common,
+    id: 'listClusterOrphans',
+    method: 'GET',
+    path: `${path}/orphans`,
+    summary: 'List what a cluster has that the database does not know, and the conflict of the cluster',
+    scope: 'Read',
+    cluster: 'VIEWER',
+    status: 200,
+    answer: Listed,
+    run: list,
+  }),
+  operation({
+    ...act,
+    id: 'removeClusterOrphans',
+    path: `${path}/orphans/remove`,
+    summary: 'Delete orphans with their volumes; with the id of an environment, everything in it',
+    scope: 'Admin',
+    body: Ids,
+    answer: Changed,
+    run: (context) => change(context, 'removed', (tx, { key }, ids) => deleteOrphans(tx, key, ids)),
+  }),
+  operation({
+    ...act,
+    id: 'ignoreClusterOrphans',
+    path: `${path}/orphans/ignore`,
+    summary: 'Keep orphans as they are, and do not count them any more',
+    scope: 'Write',
+    body: Ids,
+    answer: Changed,
+    run: (context) => change(context, 'ignored', (tx, { key }, ids) => ignoreOrphans(tx, key, ids)),
+  }),
+  operation({
+    ...act,
+    id: 'adoptClusterOrphans',
+    path: `${path}/orphans/adopt`,
+    summary: 'Take orphans back into the database, where they carry a record of their configuration',
+    scope: 'Admin',
+    body: Ids,
+    answer: Adopted,
+    run: adoptSome,
+  }),
+  operation({
+    ...act,
+    id: 'resolveClusterConflict',
+    path: `${path}/conflict`,
+    summary: 'Decide what becomes of a cluster whose database is older than what runs there, or one of two',
+    scope: 'Admin',
+    body: Choose,
+    answer: Adopted,
+    run: choose,
+  }),
+]

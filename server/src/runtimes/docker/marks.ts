@@ -1,0 +1,58 @@
+/** Marks of control planes as empty volumes: what is known of them is in their labels. */
+import { type Engine, ignoreGone } from '../../lib/docker/docker-engine.ts'
+import { type Mark, type Marks, markName, newestFirst, readMark, scopeMark } from '../marks.ts'
+import type { VolumeRow } from './volumes.ts'
+
+/** Not the owner's label: a mark belongs to no service, and nothing that looks for services finds it. */
+const labels = {
+  owner: 'slipway.generation-of',
+  scope: 'slipway.generation-scope',
+  generation: 'slipway.generation',
+  nonce: 'slipway.generation-nonce',
+  writer: 'slipway.generation-writer',
+} as const
+
+const deadlineMs = 10_000
+
+const markOf = ({ Labels }: Pick<VolumeRow, 'Labels'>): Mark | null =>
+  readMark(Labels?.[labels.generation], Labels?.[labels.nonce], Labels?.[labels.writer])
+
+export const createMarks = (engine: Engine, ownerId: string): Marks => {
+  const find = async (label: string, signal: AbortSignal): Promise<VolumeRow[]> => {
+    const query = { filters: JSON.stringify({ label: [label] }) }
+    return (
+      (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query, deadlineMs, signal })).Volumes ??
+      []
+    )
+  }
+  const drop = (name: string, signal: AbortSignal): Promise<void> =>
+    ignoreGone(engine.call('DELETE', `/volumes/${name}`, { deadlineMs, signal }))
+  return {
+    async list(scope, signal) {
+      const rows = await find(`${labels.scope}=${scopeMark(ownerId, scope)}`, signal)
+      return rows.flatMap((row) => markOf(row) ?? []).sort(newestFirst)
+    },
+    async put(scope, mark, signal) {
+      // The engine answers with the volume that has the name already, if there is one.
+      const made = await engine.call<VolumeRow>('POST', '/volumes/create', {
+        body: {
+          Name: markName(ownerId, scope, mark.generation),
+          Labels: {
+            [labels.owner]: ownerId,
+            [labels.scope]: scopeMark(ownerId, scope),
+            [labels.generation]: String(mark.generation),
+            [labels.nonce]: mark.nonce,
+            [labels.writer]: mark.writer,
+          },
+        },
+        deadlineMs,
+        signal,
+      })
+      return markOf(made) ?? mark
+    },
+    remove: (scope, { generation }, signal) => drop(markName(ownerId, scope, generation), signal),
+    async clear(signal) {
+      for (const { Name } of await find(`${labels.owner}=${ownerId}`, signal)) await drop(Name, signal)
+    },
+  }
+}
