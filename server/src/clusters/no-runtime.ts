@@ -58,5 +58,6 @@ export const noRuntime: Runtime = {
   stopTask: async () => null,
   endTask: done,
   owned: async () => ({ instances: [], environments: [], volumes: [] }),
+  records: async () => new Map(),
   close: done,
 }

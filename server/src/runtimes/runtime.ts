@@ -148,6 +148,8 @@ export interface Workload extends Placement {
   app?: AppToRun
   /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
   ingress?: Readonly<Record<string, unknown>>
+  /** Text kept with what runs and with volumes, for `records` to read: no configuration, another one changes nothing. */
+  record?: string
 }
 
 /** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
@@ -492,5 +494,7 @@ export interface Runtime {
    * nothing: rejects when any part of the answer is missing.
    */
   owned(): Promise<Owned>
+  /** The texts (`Workload.record`) that instances and volumes of each of these services were made with, without repeats. */
+  records(services: readonly ServiceKey[]): Promise<ReadonlyMap<string, readonly string[]>>
   close(): Promise<void>
 }

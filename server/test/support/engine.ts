@@ -28,6 +28,7 @@ import type { Runtime } from '../../src/runtimes/runtime.ts'
 import type { Database, Queryable } from '../../src/store/database.ts'
 import type { DeploymentEvent } from '../../src/webhooks/webhooks.ts'
 import { createWorkRegistry } from '../../src/work/registry.ts'
+import { standIn } from './stand-in.ts'
 
 /** Off: no call gets through and none comes back. `afterCalls` counts down on each call of a cut part. */
 export interface Power {
@@ -283,11 +284,13 @@ const createRouter = (table: () => World['routes']): Router => ({
 })
 
 /** Not the real seal: these tests are not about it. */
-const sealer: DeploymentParts['sealer'] = {
+const sealer = standIn<DeploymentParts['sealer']>({
   seal: async (_organization: string, _place: unknown, text: string) => Buffer.from(text).toString('base64'),
   open: async (_organization: string, _place: unknown, sealed: string) =>
     new Secret(Buffer.from(sealed, 'base64').toString()),
-} as DeploymentParts['sealer']
+  prepare: async () => {},
+  dataKeys: async () => [],
+})
 
 export interface TestEngine {
   engine: DeploymentEngine

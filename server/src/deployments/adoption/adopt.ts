@@ -1,7 +1,8 @@
-/** Taking orphans back into the database, so that they are services again. */
+/** Taking orphans back into the database, so that they are services again: from the records that they carry. */
 import type { Cluster } from '../../clusters/clusters.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { Orphan } from '../reconcile/orphans.ts'
+import { adoptServices, type FoundService } from './adopt-services.ts'
 
 export interface Adoption {
   /** Ids of the orphans that are in the database now. */
@@ -9,14 +10,44 @@ export interface Adoption {
   left: { id: string; reason: string }[]
 }
 
-export type AdoptionParts = Pick<DeploymentParts, 'database' | 'log'>
+export type AdoptionParts = Pick<DeploymentParts, 'database' | 'sealer' | 'log'>
 
-const noRecord =
-  'What runs carries no record of its configuration from which it could be restored: it stays listed, and goes on running.'
+const noOrganization = 'Its labels name no organization.'
+const emptyEnvironment = 'No service that could be adopted is in it.'
 
-/** Writes the rows of these orphans again, as far as what runs tells of them. */
-export const adopt = async (
-  _parts: AdoptionParts,
-  _cluster: Cluster,
-  orphans: readonly Orphan[],
-): Promise<Adoption> => ({ adopted: [], left: orphans.map(({ id }) => ({ id, reason: noRecord })) })
+const find = async (cluster: Cluster, orphans: readonly Orphan[]): Promise<FoundService[]> => {
+  const keys = orphans.map(({ id, environmentId }) => ({ serviceId: id, environmentId }))
+  const records = keys.length === 0 ? new Map<string, string[]>() : await cluster.runtime.records(keys)
+  return orphans.map(({ id, environmentId, organizationId, found }) => ({
+    organizationId: organizationId ?? '',
+    environmentId,
+    serviceId: id,
+    records: records.get(id) ?? [],
+    running: found.instances.filter(({ state }) => state === 'running').length,
+  }))
+}
+
+/** Writes the rows of these orphans again, as their records have them. An environment is adopted with its services. */
+export const adopt = async (parts: AdoptionParts, cluster: Cluster, orphans: readonly Orphan[]): Promise<Adoption> => {
+  const services = orphans.filter(({ kind }) => kind !== 'ENVIRONMENT')
+  const nameless = services.filter(({ organizationId }) => organizationId === null)
+  const result = await adoptServices(
+    parts,
+    cluster.key,
+    await find(
+      cluster,
+      services.filter(({ organizationId }) => organizationId !== null),
+    ),
+  )
+  const adopted = new Set(result.adopted)
+  const places = new Set(services.flatMap(({ id, environmentId }) => (adopted.has(id) ? environmentId : [])))
+  const environments = orphans.filter(({ kind }) => kind === 'ENVIRONMENT')
+  return {
+    adopted: [...adopted, ...environments.flatMap(({ id }) => (places.has(id) ? id : []))],
+    left: [
+      ...result.left.map(({ serviceId, reason }) => ({ id: serviceId, reason })),
+      ...nameless.map(({ id }) => ({ id, reason: noOrganization })),
+      ...environments.flatMap(({ id }) => (places.has(id) ? [] : { id, reason: emptyEnvironment })),
+    ],
+  }
+}

@@ -6,6 +6,7 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Converged, Desired, Instance, ServiceKey } from '../../runtimes/runtime.ts'
+import { writeRecord } from '../adoption/record.ts'
 import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openRelease, type Release } from '../release/releases.ts'
@@ -44,7 +45,8 @@ const openDesired = async (
   if (desired !== 'RUNNING') return { desired: stoppedAs(of, retireGraceMs), release: null }
   const opened = releaseId === null ? null : await openRelease(parts.database, parts.sealer, releaseId)
   if (opened === null) return null
-  return { desired: runningAs(of, atScale(opened.workload, scale)), release: opened.release }
+  const workload = { ...opened.workload, ...(await writeRecord(parts, opened.release)) }
+  return { desired: runningAs(of, atScale(workload, scale)), release: opened.release }
 }
 
 /** Null when there is an image to start from. */

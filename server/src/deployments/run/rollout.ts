@@ -7,6 +7,7 @@ import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { limitCode, usualLimits } from '../../limits/limits.ts'
 import { readPorts, refuseManyPorts } from '../../limits/port-room.ts'
 import type { Desired, Rollout, Running, Workload } from '../../runtimes/runtime.ts'
+import { writeRecord } from '../adoption/record.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
@@ -150,8 +151,8 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   const refusal = policyRefusal(opened.workload)
   if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
   await reservePorts(run, opened.workload)
-  await takeInstances(run)
-  const workload = await scaledAs(run, release, opened.workload)
+  const [record] = await Promise.all([writeRecord(run.parts, release), takeInstances(run)])
+  const workload = { ...(await scaledAs(run, release, opened.workload)), ...record }
   const takesOver = async (): Promise<void> => {
     const isIdle = workload.instances === 0 && workload.chart === undefined
     await makeCurrent(run, release, isIdle ? 'STOPPED' : 'RUNNING', workload)

@@ -9,6 +9,7 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Running } from '../../runtimes/runtime.ts'
+import { writeRecord } from '../adoption/record.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { findLost } from '../reconcile/restore.ts'
 import { openRelease } from '../release/releases.ts'
@@ -69,7 +70,12 @@ export const resize = async (
   const isWake = service.scale === 0
   const desired = runningAs(
     { parts, service: { id: service.serviceId } },
-    { ...opened.workload, scaling: service.scaling, instances: next },
+    {
+      ...opened.workload,
+      ...(next > service.scale ? await writeRecord(parts, opened.release) : {}),
+      scaling: service.scaling,
+      instances: next,
+    },
   )
   // Whoever waits need not wait for what is shown.
   const showing = (isWake ? showWaking(database, service, 'STARTING', null) : Promise.resolve()).catch(

@@ -61,6 +61,7 @@ test('a workload becomes exactly this body', () => {
       'slipway.liveness': '',
       'slipway.post-start': '',
       'slipway.pre-stop': '',
+      'slipway.record': '',
       'slipway.readiness': '',
       'slipway.task': '',
       'slipway.attempt': '',

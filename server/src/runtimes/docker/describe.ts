@@ -49,6 +49,7 @@ export const labels = {
   task: 'slipway.task',
   attempt: 'slipway.attempt',
   volume: 'slipway.volume',
+  record: 'slipway.record',
 } as const
 
 // Ids begin with the time: services made in one minute share their first eight digits, so names use the random tail.
@@ -153,7 +154,7 @@ export interface Mount {
 }
 
 const mounts = (
-  workload: Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId' | 'volumes'>,
+  workload: Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId' | 'volumes' | 'record'>,
   ownerId: string,
 ): Mount[] =>
   workload.volumes.map((volume) => ({
@@ -161,7 +162,11 @@ const mounts = (
     Source: volumeName(volume.id),
     Target: volume.mountPath,
     VolumeOptions: {
-      Labels: { ...idLabels(ownerId, workload), [labels.volume]: volume.id },
+      Labels: {
+        ...idLabels(ownerId, workload),
+        [labels.volume]: volume.id,
+        ...(workload.record === undefined ? {} : { [labels.record]: workload.record }),
+      },
       // Left out where the engine limits no sizes.
       DriverConfig: { Name: 'local', Options: { size: `${volume.sizeGb}G` } },
     },
@@ -211,6 +216,7 @@ export const configHash = (workload: Workload, ownerId: string): string => {
     readyTimeoutMs: _t,
     stopGraceMs: _s,
     ingress: _i,
+    record: _k,
     ...rest
   } = workload
   const ports = workload.ports.map(({ publicPath: _p, publicPathRewrite: _w, ...port }) => port)
@@ -237,6 +243,7 @@ export const describeInstance = (
     [labels.readiness]: workload.eagerReadiness === true ? '' : jsonOf(workload.readiness),
     [labels.postStart]: jsonOf(workload.postStart),
     [labels.preStop]: jsonOf(workload.preStop),
+    [labels.record]: workload.record ?? '',
   },
   ExposedPorts: Object.fromEntries(portKeys(workload).map((key) => [key, {}])),
   HostConfig: {

@@ -162,6 +162,15 @@ export const createDockerRuntime = ({
     }
   }
 
+  const records: Runtime['records'] = async (services) => {
+    const found = new Map(services.map(({ serviceId }) => [serviceId, new Set<string>()]))
+    for (const { Labels } of [...(await containers.list({})), ...(await volumes.list())]) {
+      const record = labelOf(Labels, labels.record)
+      if (record !== undefined) found.get(labelOf(Labels, labels.service) ?? '')?.add(record)
+    }
+    return new Map([...found].map(([serviceId, texts]) => [serviceId, [...texts]]))
+  }
+
   const { follow: followNow, ...blueGreen } = createBlueGreen({ instances, router })
   const follow = (service: ServiceKey): void => {
     followNow(service).catch((error: unknown) => log.warn({ err: error, ...service }, 'the routes wait for a minute'))
@@ -189,6 +198,7 @@ export const createDockerRuntime = ({
     stopTask: tasks.stop,
     endTask: tasks.end,
     owned,
+    records,
     close: async () => {
       events.close()
       await engine.close()

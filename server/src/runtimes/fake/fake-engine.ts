@@ -14,19 +14,21 @@ import type { Behaviour } from './script.ts'
 export interface FakeInstance {
   seen: Instance
   /** See `Workload.preStop`. */
-  preStop?: string[]
+  preStop?: string[] | undefined
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
   /** What it might use, if it were a program. */
   limits?: { cpuMillicores: number; memoryMb: number }
+  /** See `Workload.record`. */
+  record?: string | undefined
 }
 
 export interface State {
   instances: FakeInstance[]
   environments: string[]
   /** `limitGb`: absent or null without a limit. */
-  volumes: (Owned['volumes'][number] & { limitGb?: number | null })[]
+  volumes: (Owned['volumes'][number] & { limitGb?: number | null; record?: string | undefined })[]
   /** Absent in what an earlier version kept. */
   marks?: (Mark & { scope: string })[]
 }
@@ -151,9 +153,9 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
       const life = { exitCode: null, oomKilled: false, restarts: 0, startedAt: null, ports: [], endpoints: {} }
       const udp = workload.ports.filter(({ protocol }) => protocol === 'UDP').map(({ internalPort }) => internalPort)
       const limits = { cpuMillicores, memoryMb }
-      const { preStop } = workload
+      const { preStop, record } = workload
       const seen: Instance = { ...ids, state: 'created', ...life }
-      const instance: FakeInstance = { behaviour, udp, limits, seen, ...(preStop === undefined ? {} : { preStop }) }
+      const instance: FakeInstance = { behaviour, udp, limits, seen, record, preStop }
       state.instances.push(instance)
       await open(instance, Object.fromEntries(workload.ports.map(({ internalPort }) => [internalPort, 0])))
       live(instance)

@@ -78,13 +78,13 @@ const begin = async (world: FakeEngine, workload: Workload, index: number, name:
 }
 
 const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behaviour, signal: AbortSignal) => {
-  const { environmentId, serviceId, revision, volumes } = workload
+  const { environmentId, serviceId, revision, volumes, record } = workload
   const { state } = world
   refuseMissing(behaviour, workload.image)
   if (!state.environments.includes(environmentId)) state.environments.push(environmentId)
   for (const { id, sizeGb } of volumes)
     if (!state.volumes.some((volume) => volume.id === id))
-      state.volumes.push({ id, environmentId, serviceId, limitGb: world.limitsVolumes ? sizeGb : null })
+      state.volumes.push({ id, environmentId, serviceId, limitGb: world.limitsVolumes ? sizeGb : null, record })
   const instances = []
   for (let index = 0; index < workload.instances; index += 1) {
     signal.throwIfAborted()
@@ -290,8 +290,19 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     owned: async () => {
       await restored
       const { instances, environments, volumes } = state
-      const owned = volumes.map(({ limitGb: _, ...volume }) => volume)
+      const owned = volumes.map(({ limitGb: _, record: __, ...volume }) => volume)
       return structuredClone({ instances: instances.map(({ seen }) => seen), environments, volumes: owned })
+    },
+    records: async (services) => {
+      await restored
+      const { instances, volumes } = state
+      const all = [...instances.map(({ seen, record }) => ({ ...seen, record })), ...volumes]
+      return new Map(
+        services.map(({ serviceId }) => {
+          const texts = all.flatMap((each) => (each.serviceId === serviceId ? (each.record ?? []) : []))
+          return [serviceId, [...new Set(texts)]]
+        }),
+      )
     },
     close: world.close,
     burn: (serviceId, millicores) => void world.loads.set(serviceId, millicores),

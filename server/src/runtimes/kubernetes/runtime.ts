@@ -28,6 +28,7 @@ import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
 import { createPodLogs } from './logs/logs.ts'
 import {
+  annotations,
   canKeepClients,
   type IngressPlace,
   instanceSelector,
@@ -142,6 +143,18 @@ const readOwned = async (objects: Objects): Promise<Owned> => {
   }
 }
 
+/** Asked for some services, seldom: each namespace is read once. */
+const readRecords = async (objects: Objects, services: readonly ServiceKey[]): Promise<Map<string, string[]>> => {
+  const texts = new Map(services.map(({ serviceId }) => [serviceId, new Set<string>()]))
+  for (const environmentId of new Set(services.map((service) => service.environmentId)))
+    for (const kind of ['Deployment', 'StatefulSet', 'PersistentVolumeClaim'] as const)
+      for (const { metadata } of await objects.list(kind, {}, namespaceOf(environmentId))) {
+        const record = metadata.annotations?.[annotations.record]
+        if (record !== undefined) texts.get(metadata.labels?.[labels.service] ?? '')?.add(record)
+      }
+  return new Map([...texts].map(([serviceId, found]) => [serviceId, [...found]]))
+}
+
 const removeNamespace = async (objects: Objects, clock: Clock, environmentId: string, signal: AbortSignal) => {
   const name = namespaceOf(environmentId)
   const found = await objects.get('Namespace', '', name, signal)
@@ -198,6 +211,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     stopTask: tasks.stop,
     endTask: tasks.end,
     owned: () => readOwned(objects),
+    records: (services) => readRecords(objects, services),
   }
   const withAll = withApps(runtime, { objects, clock, argoNamespace: parts.argoNamespace ?? 'argocd' })
   if (parts.charts === undefined) return withAll

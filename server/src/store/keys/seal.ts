@@ -30,6 +30,20 @@ export interface Sealer {
   rewrap(): Promise<number>
   /** New values of this organization get a new data key, on every replica; old ones stay readable. */
   rotateDataKey(organizationId: string): Promise<void>
+  /** The organization's data keys as the database has them: wrapped by a master key, newest first. */
+  dataKeys(organizationId: string): Promise<WrappedKey[]>
+  /**
+   * Adds data keys that an earlier `dataKeys` returned and this database lacks, for reading alone. Rejects with a
+   * one-line error if one was not wrapped for this organization by a master key of ours.
+   */
+  addDataKeys(organizationId: string, keys: readonly WrappedKey[]): Promise<void>
+}
+
+/** A data key that only the holder of its master key can open. */
+export interface WrappedKey {
+  id: string
+  masterKeyId: string
+  wrapped: string
 }
 
 /** Notifies every replica that data keys have changed; empty payload. */
@@ -57,6 +71,9 @@ interface DataKeyRow {
 
 // Random nonces repeat with a chance of 2^-61 at this count; far below what GCM allows.
 const usesPerDataKey = 200_000
+
+/** Values sealed long ago may need older keys than the current one. */
+const mostKeysAtOnce = 20
 
 const encrypt = (key: Buffer, aad: string, plaintext: Buffer): string[] => {
   const nonce = randomBytes(12)
@@ -258,5 +275,25 @@ export const createSealer = async (options: { database: Database; masterKeyFile:
       return count
     },
     rotateDataKey: (organizationId) => keyring.renew(organizationId),
+    dataKeys: (organizationId) =>
+      database.query<WrappedKey>(
+        `select id, master_key_id as "masterKeyId", wrapped from data_key where organization_id = $1
+         order by retired_at is null desc, created_at desc limit ${mostKeysAtOnce}`,
+        [organizationId],
+      ),
+    async addDataKeys(organizationId, added) {
+      for (const { id, masterKeyId, wrapped } of added) {
+        await unwrap(keys, { id, organization_id: organizationId, master_key_id: masterKeyId, wrapped }).catch(
+          (cause) => {
+            throw new DamagedValue('a data key was not wrapped by a master key of this server', { cause })
+          },
+        )
+        await database.query(
+          `insert into data_key (id, organization_id, master_key_id, wrapped, retired_at)
+           values ($1, $2, $3, $4, clock_timestamp()) on conflict do nothing`,
+          [id, organizationId, masterKeyId, wrapped],
+        )
+      }
+    },
   }
 }

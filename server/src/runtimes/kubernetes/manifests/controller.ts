@@ -1,6 +1,15 @@
 /** A workload → what keeps its instances. Pure. */
 import type { Workload } from '../../runtime.ts'
-import { idLabels, instanceSelector, labels, type Manifest, nameOf, namespaceOf, type Place } from './describe.ts'
+import {
+  idLabels,
+  instanceSelector,
+  labels,
+  type Manifest,
+  nameOf,
+  namespaceOf,
+  type Place,
+  recordOf,
+} from './describe.ts'
 import { templateOf, usualPort } from './pod.ts'
 
 /** How many are wanted belongs to the autoscaler, where there is one. */
@@ -24,6 +33,7 @@ export const describeController = (workload: Workload, place: Place, pullSecrets
     name: nameOf(workload.serviceId),
     namespace: namespaceOf(workload.environmentId),
     labels: { ...idLabels(place, workload), [labels.revision]: workload.revision },
+    ...recordOf(workload),
   }
   if (workload.volumes.length > 0)
     return {

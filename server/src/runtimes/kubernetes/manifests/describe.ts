@@ -102,6 +102,8 @@ export const annotations = {
   stopped: 'slipway.stopped',
   /** What a published thing was made from. */
   published: 'slipway.published',
+  /** See `Workload.record`. */
+  record: 'slipway.record',
 } as const
 
 /** What a claim asks for. */
@@ -118,6 +120,10 @@ export const nameOf = (serviceId: string): string => `s-${serviceId}`
 export const taskNameOf = (taskId: string): string => `t-${taskId}`
 export const collectorNameOf = (taskId: string): string => `c-${taskId}`
 export const volumeNameOf = (volumeId: string): string => `v-${volumeId}`
+
+/** The annotation with the record of a service, for the metadata of what keeps it or its data. */
+export const recordOf = ({ record }: Pick<Workload, 'record'>): { annotations?: Record<string, string> } =>
+  record === undefined ? {} : { annotations: { [annotations.record]: record } }
 
 type Ids = Pick<Workload, 'organizationId' | 'environmentId' | 'serviceId'>
 

@@ -14,6 +14,7 @@ import {
   type Place,
   type PullLogin,
   pullSecretNames,
+  recordOf,
   transports,
   volumeNameOf,
 } from './describe.ts'
@@ -108,7 +109,10 @@ const describeNames = (workload: Workload, place: Place): Manifest[] => {
   }))
 }
 
-const describeVolumes = (of: Pick<Workload, 'volumes'> & Parameters<typeof idLabels>[1], place: Place): Manifest[] =>
+const describeVolumes = (
+  of: Pick<Workload, 'volumes' | 'record'> & Parameters<typeof idLabels>[1],
+  place: Place,
+): Manifest[] =>
   of.volumes.map(({ id, sizeGb }) => ({
     apiVersion: 'v1',
     kind: 'PersistentVolumeClaim',
@@ -116,6 +120,7 @@ const describeVolumes = (of: Pick<Workload, 'volumes'> & Parameters<typeof idLab
       name: volumeNameOf(id),
       namespace: namespaceOf(of.environmentId),
       labels: { ...idLabels(place, of), [labels.volume]: id },
+      ...recordOf(of),
     },
     spec: claimSpec(`${sizeGb}Gi`, place),
   }))

@@ -1,0 +1,190 @@
+/** A database that has lost services which run: their records on the cluster give the rows back. */
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { until } from '../../../test/support/until.ts'
+import { openRelease } from '../release/releases.ts'
+import { adoptServices, type FoundService } from './adopt-services.ts'
+
+const api = await startApi()
+const { call, database, runtime, engine, parts } = api
+
+/** Of the server that starts once the rows are back. */
+const next = api.another()
+after(() => next.stop())
+
+const stateOf = async (id: string): Promise<Json> => (await call('GET', `/application/${id}/status`)).body
+
+const deployed = /^(RUNNING|.*_ERROR)$/
+
+const deploy = async (id: string): Promise<void> => {
+  assert.equal((await call('POST', `/application/${id}/deploy`, { git_commit_id: api.source.head })).status, 202)
+  await until(async () => deployed.test((await stateOf(id)).state), { what: 'the deployment' })
+  const status = await stateOf(id)
+  assert.equal(status.state, 'RUNNING', JSON.stringify(status))
+}
+
+const ok = async (method: string, path: string, body?: unknown): Promise<Json> => {
+  const answer = await call(method, path, body)
+  assert.ok(answer.status < 300, JSON.stringify(answer.body))
+  return answer.body
+}
+
+/** Two services with variables of each kind, a domain, a public port, a stage of their own and a volume. */
+const createScene = async () => {
+  const place = await newPlace(api)
+  const { environmentId, projectId } = place
+  const app = await newApplication(api, environmentId, {
+    storage: [{ type: 'FAST_SSD', size: 4, mount_point: '/data' }],
+  })
+  const other = await newApplication(api, environmentId)
+  const shared = await ok('POST', `/project/${projectId}/secret`, { key: 'SHARED', value: 'of the project' })
+  await ok('POST', `/environment/${environmentId}/secret`, { key: 'TOKEN', value: 'hidden' })
+  await ok('POST', `/application/${app.id}/environmentVariable`, { key: 'COLOR', value: 'blue' })
+  await ok('POST', `/application/${app.id}/secret/${shared.id}/alias`, { key: 'ALIAS' })
+  await ok('POST', `/application/${app.id}/secret/${shared.id}/override`, { value: 'of the service' })
+  await ok('POST', `/application/${app.id}/customDomain`, {
+    domain: `d-${app.id}.example.com`,
+    generate_certificate: false,
+  })
+  for (const id of [app.id, other.id]) await deploy(id)
+  return { ...place, app, other, ids: [app.id, other.id] as string[] }
+}
+
+const found = async ({ ids, environmentId }: { ids: string[]; environmentId: string }): Promise<FoundService[]> => {
+  const records = await runtime.records(ids.map((serviceId) => ({ serviceId, environmentId })))
+  return Promise.all(
+    ids.map(async (serviceId) => ({
+      ...{ organizationId: api.organizationId, environmentId, serviceId, records: records.get(serviceId) ?? [] },
+      running: (await runtime.instancesOf(serviceId)).length,
+    })),
+  )
+}
+
+/** As a copy of the database from before them has it. */
+const lose = async ({ ids, projectId }: { ids: string[]; projectId: string }): Promise<void> => {
+  await database.query('delete from node where id = $1', [projectId])
+  await database.query(
+    'delete from deployment where id in (select deployment_id from deployment_service where service_id = any($1))',
+    [ids],
+  )
+  await database.query('delete from release where service_id = any($1)', [ids])
+}
+
+const tables = {
+  node: 'select to_jsonb(n) as row from node n where id in ($1, $2, $3, $4) order by id',
+  variable: 'select to_jsonb(n) as row from variable n where parent_id in ($1, $2, $3, $4) order by id',
+  custom_domain: 'select to_jsonb(n) as row from custom_domain n where service_id in ($1, $2, $3, $4) order by id',
+  route: 'select to_jsonb(n) as row from route n where service_id in ($1, $2, $3, $4) order by host',
+  release: 'select to_jsonb(n) as row from release n where service_id in ($1, $2, $3, $4) order by id',
+  deployment_stage:
+    'select to_jsonb(n) as row from deployment_stage n where environment_id in ($1, $2, $3, $4) order by id',
+}
+
+const rowsOf = async ({
+  ids,
+  projectId,
+  environmentId,
+}: {
+  ids: string[]
+  projectId: string
+  environmentId: string
+}) => {
+  const rows: Record<string, Json[]> = {}
+  for (const [table, sql] of Object.entries(tables))
+    rows[table] = (await database.query<{ row: Json }>(sql, [projectId, environmentId, ...ids])).map(({ row }) => row)
+  return rows
+}
+
+test('services that a database has lost are in it again as they run, and their next deployment finds them', async () => {
+  const scene = await createScene()
+  const { app, ids } = scene
+  const before = await rowsOf(scene)
+  const instances = (await runtime.instancesOf(app.id)).map(({ id }) => id)
+  const shown = await ok('GET', `/application/${app.id}`)
+  const services = await found(scene)
+  await engine.stop()
+  await lose(scene)
+  assert.equal((await call('GET', `/application/${app.id}`)).status, 404)
+
+  const { adopted, left } = await adoptServices(parts, 'local', services)
+  assert.deepEqual(left, [])
+  assert.deepEqual(adopted.toSorted(), ids.toSorted())
+  assert.deepEqual(await rowsOf(scene), before)
+  assert.deepEqual({ ...(await ok('GET', `/application/${app.id}`)), updated_at: 0 }, { ...shown, updated_at: 0 })
+  const [current] = await database.query<{ id: string }>(
+    'select current_release_id as id from service_state where service_id = $1',
+    [app.id],
+  )
+  const opened = (await openRelease(database, parts.sealer, current!.id))!
+  const { COLOR, TOKEN, ALIAS, SHARED } = opened.environment.env
+  assert.deepEqual(
+    { COLOR, TOKEN, ALIAS, SHARED },
+    { COLOR: 'blue', TOKEN: 'hidden', ALIAS: 'of the service', SHARED: 'of the service' },
+  )
+
+  await next.start()
+  const status = await stateOf(app.id)
+  assert.equal(status.state, 'RUNNING')
+  assert.equal(status.service_deployment_status, 'UP_TO_DATE')
+  await deploy(app.id)
+  assert.equal((await runtime.instancesOf(app.id)).length, instances.length)
+})
+
+test('a second adoption changes nothing, and neither does an older record', async () => {
+  const scene = await createScene()
+  const services = await found(scene)
+  assert.equal((await adoptServices(parts, 'local', services)).left.length, 0)
+  await ok('PUT', `/application/${scene.app.id}`, {
+    ...(await ok('GET', `/application/${scene.app.id}`)),
+    name: 'renamed',
+  })
+  const before = await rowsOf(scene)
+  assert.equal((await adoptServices(parts, 'local', services)).left.length, 0)
+  assert.deepEqual(await rowsOf(scene), before)
+})
+
+test('a name, host or deployment number that is taken by now keeps no service out', async () => {
+  const scene = await createScene()
+  const services = await found(scene)
+  const { name } = await ok('GET', `/project/${scene.projectId}`)
+  await lose(scene)
+  const taken = await ok('POST', `/organization/${api.organizationId}/project`, { name })
+  const environment = await ok('POST', `/project/${taken.id}/environment`, { name: 'other' })
+  const other = await newApplication(api, environment.id)
+  const domain = `d-${scene.app.id}.example.com`
+  await ok('POST', `/application/${other.id}/customDomain`, { domain, generate_certificate: false })
+  await database.query(
+    `insert into deployment (id, organization_id, environment_id, execution_number, action, origin, triggered_by, state)
+     select gen_random_uuid(), $1, $2, n, 'DEPLOY', 'API', 'somebody', 'CANCELED' from generate_series(1, 9) n`,
+    [api.organizationId, scene.environmentId],
+  )
+  assert.deepEqual((await adoptServices(parts, 'local', services)).left, [])
+  assert.match((await ok('GET', `/project/${scene.projectId}`)).name, new RegExp(`^${name} .{6}$`))
+  assert.deepEqual((await rowsOf(scene)).custom_domain, [])
+  await deploy(scene.app.id)
+})
+
+test('a record that is damaged, of another service or organization, or missing is refused in a sentence', async () => {
+  const scene = await createScene()
+  const [one, two] = await found(scene)
+  await lose(scene)
+  const text = one!.records[0]!
+  const foreign = await api.newOrganization()
+  const cases: [Partial<FoundService>, RegExp][] = [
+    [{ records: [] }, /has no record/],
+    [{ records: ['{'] }, /damaged/],
+    [{ records: [text.replace('"version":1', '"version":2')] }, /does not know/],
+    [{ records: [`${text.slice(0, -12)}AAAAAAAAAA"}`] }, /cannot be opened/],
+    [{ records: [two!.records[0]!] }, /cannot be opened/],
+    [{ organizationId: foreign.id }, /another organization/],
+    [{ environmentId: foreign.id }, /another service/],
+    [{ records: [`${text}${' '.repeat(50_000)}`] }, /larger/],
+  ]
+  for (const [change, reason] of cases) {
+    const { adopted, left } = await adoptServices(parts, 'local', [{ ...one!, ...change }])
+    assert.deepEqual(adopted, [])
+    assert.match(left[0]!.reason, reason)
+  }
+  assert.deepEqual((await rowsOf(scene)).node, [])
+})
