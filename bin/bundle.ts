@@ -36,6 +36,8 @@ const programs: Record<string, string> = {
   'password-thread': 'router/access/password-thread.ts',
   'follow-routes': 'programs/follow-routes.ts',
   'preparation-worker': 'builds/preparation/worker.ts',
+  'json-thread': 'lib/foreign-text/json-thread.ts',
+  'index-thread': 'deployments/charts/index-thread.ts',
 }
 
 const beginsTraces = new Set([...Object.values(programs), 'programs/serve.ts'].map((path) => join(sources, path)))

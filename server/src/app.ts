@@ -2,6 +2,7 @@
 import { type App, startParts } from './app-parts.ts'
 import { openDataDirectory } from './data-directory.ts'
 import { createLog, type Log } from './lib/log.ts'
+import { watchTurns } from './lib/loop-turns.ts'
 import { tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory } from './process-file.ts'
 import { createRouter } from './router/control/client.ts'
@@ -32,6 +33,7 @@ export const startApp = async (settings: Settings, options: { fake: boolean }): 
   await claimDataDirectory(settings.dataDir)
   await tryAddresses(settings)
   const log = createLog(settings.logLevel)
+  watchTurns((turn) => log.warn(turn, 'the event loop was blocked: nothing else was done meanwhile'))
   const own = createOwnRouter(settings, log)
   const [database] = await Promise.all([openDatabase(settings, log), own.start()])
   return startParts({ settings, log, database, own }, options)

@@ -416,9 +416,9 @@ export const parseSettings = (
   }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
-  problems.push(...refuseTls(settings, (name) => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''))
-  problems.push(...refuseEngine(settings), ...refuseUnknown(file, names))
-  if (problems.length > 0) throw new SettingsError(problems)
+  const isGiven = (name: string): boolean => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''
+  const all = [...problems, ...refuseTls(settings, isGiven), ...refuseEngine(settings), ...refuseUnknown(file, names)]
+  if (all.length > 0) throw new SettingsError(all)
   const publicUrl = settings.publicUrl ?? addressOfApi(settings)
   return { settings: Object.freeze({ ...settings, publicUrl }), warnings: warnOfUnknown(env, names) }
 }

@@ -4,6 +4,7 @@ import { createEngine } from './lib/docker/docker-engine.ts'
 import { defaultConnection } from './lib/docker/engine-connection.ts'
 import { systemClock } from './lib/time/clock.ts'
 import { createDisk, type Disk, type DiskParts } from './limits/disk.ts'
+import { listedImages } from './limits/image-use.ts'
 import type { Settings } from './settings.ts'
 import type { WorkParts } from './work/loop.ts'
 
@@ -26,7 +27,8 @@ export const watchDisk = (
       )
     return root === undefined ? { data } : { data, engine: root }
   }
-  const images: DiskParts['images'] = (signal) => engine.call('GET', '/images/json', { query: { all: true }, signal })
+  const images: DiskParts['images'] = (signal) =>
+    engine.call('GET', '/images/json', { query: { all: true }, signal, keep: listedImages })
   const disk = createDisk({ ...common, images, folders })
   return {
     ...disk,

@@ -6,7 +6,8 @@ import { test } from 'node:test'
 import { readPush } from '../src/webhooks/inbound/payload.ts'
 import { readEnvelope } from '../src/webhooks/inbound/verify.ts'
 import { newApplication, newPlace, startApi } from './support/api.ts'
-import { hostNames, pushDelivery } from './support/peers/git-hosts.ts'
+import { longestParsed } from './support/longest-parsed.ts'
+import { hostNames, pushDelivery, sign } from './support/peers/git-hosts.ts'
 import { tapLog } from './support/tap-log.ts'
 import { until } from './support/until.ts'
 
@@ -49,11 +50,31 @@ test('line breaks in what a git host tells begin no line and no header anywhere'
     // As names they are none.
     const odd = pushDelivery(host, { path: `acme/${name}\r\nx`, after: newCommit(), branch: 'main\r\nx' }, 'x')
     const envelope = readEnvelope(odd.headers)!
-    const read = readPush(envelope, odd.headers, Buffer.from(odd.body))
+    const read = await readPush(envelope, odd.headers, Buffer.from(odd.body), 'x')
     assert.doesNotMatch(JSON.stringify(read), /\\[rnu]/, host)
   }
   for (const line of logged().split('\n').filter(Boolean)) assert.equal(typeof JSON.parse(line).level, 'number', line)
   assert.doesNotMatch(logged(), /"msg":"forged"/)
+})
+
+test('a delivery is counted before it is parsed, also a genuine one, as JSON and as a form', async (t) => {
+  const hook = await newHook()
+  const send = async (text: string, more: Record<string, string> = {}): Promise<number> => {
+    const { headers, body } = sign('github', text, hook.signing_secret)
+    return (
+      await fetch(api.url + new URL(hook.url).pathname, { method: 'POST', headers: { ...headers, ...more }, body })
+    ).status
+  }
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  const push = (more: string): string =>
+    `{"ref":"refs/heads/main","after":"${newCommit()}","repository":{"full_name":"acme/shop"},"x":[${more}{}]}`
+  const longest = longestParsed(t)
+  assert.equal(await send(push('{},'.repeat(1_500_000))), 400)
+  assert.equal(await send(`payload=${encodeURIComponent(push('{},'.repeat(400_000)))}`, form), 400)
+  assert.equal(await send('a&'.repeat(2_000_000), form), 400)
+  assert.ok(longest() < 100_000)
+  assert.equal(await send(push('{},'.repeat(90_000))), 202)
+  assert.equal(await send(`a=1&payload=${encodeURIComponent(push(''))}`, form), 202)
 })
 
 /** As it is: fetch takes logins out of addresses. */

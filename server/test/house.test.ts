@@ -312,6 +312,142 @@ test('what users read in the guides is plain English', () => {
   assert.deepEqual(found, [])
 })
 
+/**
+ * What these files parse or split was written by this server itself: its own rows and answers, its own files and child
+ * processes, the operator's settings; or it is signed by it. Everything else was written by others.
+ */
+const ownTexts: Record<string, readonly string[]> = {
+  'rows and answers of this server': [
+    'api/operations/resource.ts',
+    'api/operations/resource-writes.ts',
+    'api/operations/run-operation.ts',
+    'deployments/plan/changes.ts',
+    'deployments/release/releases.ts',
+    'deployments/status/status.ts',
+    'deployments/status/step-metrics.ts',
+    'programs/key-rotation.ts',
+    'programs/sample-start.ts',
+    'resources/organization/webhook.ts',
+    'resources/project/clone.ts',
+    'resources/project/copy-service.ts',
+    'resources/project/deployment-rule.ts',
+    'resources/project/environment.ts',
+    'resources/repositories/git-webhook.ts',
+    'resources/terraform/export.ts',
+    'webhooks/attempt.ts',
+  ],
+  'messages between the processes of this server': [
+    'clusters/servers.ts',
+    'router/control/control.ts',
+    'router/control/control-client.ts',
+    'router/http/grpc-status.ts',
+  ],
+  'files of this server and its packages': [
+    'api/auth/admin-token.ts',
+    'lib/traces.ts',
+    'router/table/table-file.ts',
+    'router/tls/book.ts',
+    'runtimes/fake/fake-engine.ts',
+    'store/postgres/binaries.ts',
+  ],
+  'values that this server has just made': ['deployments/traffic/ingress-settings.ts'],
+  'cookies that this server has signed': ['api/auth/sign-in-cookies.ts'],
+  'the one reader of what others write': ['lib/foreign-text/read-json.ts'],
+}
+
+const ownFiles = new Set(Object.values(ownTexts).flat())
+
+const isOwnText = ({ path }: SourceFile): boolean => ownFiles.has(path.slice('server/src/'.length))
+
+hold(
+  'what others write is parsed in one place, which counts it first (lib/foreign-text)',
+  (file) =>
+    isProgram(file) && /\bJSON\.parse\(/.test(codeOnly(file.text)) && !isOwnText(file)
+      ? [`${file.path} uses JSON.parse: readJson and readLargeJson read what others write`]
+      : [],
+  {
+    bad: [bad('server/src/webhooks/inbound/x.ts', 'const push = JSON.parse(body.toString())')],
+    good: [
+      bad('server/src/webhooks/inbound/x.ts', 'const push = readJson(text) // not JSON.parse()'),
+      bad('server/src/webhooks/attempt.ts', 'const { payload } = JSON.parse(row.body)'),
+    ],
+  },
+)
+
+test('what is exempt from the one reader still parses something', () => {
+  const parsing = new Set(sources.filter(({ text }) => /\bJSON\.parse\(/.test(codeOnly(text))).map(({ path }) => path))
+  assert.deepEqual(
+    [...ownFiles].filter((path) => !parsing.has(`server/src/${path}`)),
+    [],
+  )
+})
+
+/** Where what comes in was written by others. */
+const outside = ['lib', 'webhooks', 'certificates', 'images', 'clusters', 'runtimes', 'deployments/charts'].concat([
+  'deployments/git-hosts',
+  'deployments/tasks',
+  'variables/external',
+  'resources/argocd',
+  'resources/terraform',
+])
+
+/** Split into lines there, and short: how short is in the file. */
+const shortTexts = [
+  'deployments/charts/make-chart.ts',
+  'deployments/tasks/tasks.ts',
+  'images/engine-images.ts',
+  'lib/docker/ssh-tunnel.ts',
+  'lib/foreign-text/split-lines.ts',
+  'lib/net/name-lookup.ts',
+  'lib/system-user.ts',
+  'runtimes/docker/hooks.ts',
+  'runtimes/docker/network/subnets.ts',
+  'runtimes/docker/probes/listeners.ts',
+  'runtimes/fake/tasks.ts',
+  'runtimes/kubernetes/helm/tool.ts',
+]
+
+const splitsLines = /\.split\(\s*(?:'\\n'|"\\n"|\/(?:\\r\?)?\\n\/)/
+/** What is left of the last piece of a stream is copied and searched again with each next one. */
+const splitsPieces = /\(\s*\w+\s*\+\s*\w+\s*\)\.split\(/
+
+hold(
+  'lines that others write are counted before they are split, and those of a stream read by readLines',
+  (file) => {
+    const path = file.path.slice('server/src/'.length)
+    const text = withoutComments(file.text)
+    const isOutside = outside.some((folder) => path.startsWith(`${folder}/`)) && !shortTexts.includes(path)
+    if (!isProgram(file)) return []
+    if (isOutside && splitsLines.test(text)) return [`${file.path} splits lines: use splitLines or readLines`]
+    return splitsPieces.test(text) && path !== 'deployments/run/log.ts'
+      ? [`${file.path} splits pieces of a stream: use readLines`]
+      : []
+  },
+  {
+    bad: [
+      bad('server/src/lib/docker/x.ts', "const lines = (rest + chunk).split('\\n')"),
+      bad('server/src/builds/x.ts', "const lines = (rest + chunk).split(';')"),
+      bad('server/src/deployments/charts/x.ts', 'const lines = text.split(/\\r?\\n/)'),
+    ],
+    good: [bad('server/src/lib/x.ts', "const parts = name.split('.')", 'const lines = splitLines(text)')],
+  },
+)
+
+hold(
+  'no list is spread into push, which fails for a long one',
+  (file) =>
+    isProgram(file) && /\.(?:push|unshift)\(\s*(?:[\w.!?[\]]+\s*,\s*)*\.\.\./.test(codeOnly(file.text))
+      ? [`${file.path} spreads a list into push: use concat, or a loop`]
+      : [],
+  {
+    bad: [
+      bad('server/src/x.ts', 'found.push(...items)'),
+      bad('server/src/x.ts', 'found.push(first, ...items.map(recordOf))'),
+    ],
+    good: [bad('server/src/x.ts', 'found = found.concat(items)', 'found.push({ ...item })')],
+  },
+)
+
 test('migrations are numbered in sequence', () => {
   const misnumbered = (names: string[]): string[] =>
     names.filter((name, index) => !new RegExp(`^${String(index + 1).padStart(4, '0')}-[a-z0-9-]+\\.sql$`).test(name))

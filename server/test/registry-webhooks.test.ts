@@ -37,15 +37,16 @@ const github = (name: string, tag: string, at = 1) => ({
   },
 })
 
-test('each registry names an image and its tag in its own way, and nonsense names none', () => {
+test('each registry names an image and its tag in its own way, and nonsense names none', async () => {
+  const read = (text: string) => readImages(Buffer.from(text), 'x')
   for (const body of [hub, harbor, distribution, github])
-    assert.deepEqual(readImages(Buffer.from(JSON.stringify(body('team/app', 'v1')))), [{ path: 'team/app', tag: 'v1' }])
+    assert.deepEqual(await read(JSON.stringify(body('team/app', 'v1'))), [{ path: 'team/app', tag: 'v1' }])
   const nothing: unknown[] = [{}, [], { events: [{ action: 'pull' }] }, { repository: { repo_name: '../../x' } }]
   for (const body of [...nothing, hub('Team/../app', '-x'), harbor('a\u0000b', 'v1')])
-    assert.deepEqual(readImages(Buffer.from(JSON.stringify(body))), [])
-  for (const text of ['', 'null', '7', '{', '\xff']) assert.equal(readImages(Buffer.from(text)), null)
+    assert.deepEqual(await read(JSON.stringify(body)), [])
+  for (const text of ['', 'null', '7', '{', '\xff']) assert.equal(await read(text), null)
   const many = { events: Array.from({ length: 1000 }, (_, n) => distribution(`a/b${n}`, 'v').events[2]) }
-  assert.ok(readImages(Buffer.from(JSON.stringify(many)))!.length <= 50)
+  assert.ok((await read(JSON.stringify(many)))!.length <= 50)
 })
 
 test('a genuine delivery has the tag asked for at once, whatever it says; others, and repeated ones, do nothing', async () => {

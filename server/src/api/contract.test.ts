@@ -49,6 +49,19 @@ test('a problem document has the members of RFC 9457 beside our own', async () =
   assert.match(await asked('/%', [`authorization: ${token}`, `accept: ${accept}`]), /"type":"urn:slipway:not_found"/)
 })
 
+test('a body with too many values, or a list that is too long, is one 400 that names what is too much', async () => {
+  const { environmentId } = await newPlace(api)
+  const create = (storage: string) =>
+    call('POST', `/environment/${environmentId}/application`, `{"name":"x","storage":[${storage}{}]}`)
+  const many = await create('{},'.repeat(340_000))
+  isError(many, 400, 'invalid_request')
+  assert.deepEqual(many.body.details, [{ field: '', message: 'must have at most 10000 values' }])
+  assert.match(many.body.message, /The body must have at most 10000 values/)
+  const long = await create('{},'.repeat(2000))
+  isError(long, 400, 'invalid_request')
+  assert.deepEqual(long.body.details, [{ field: '/storage', message: 'must have at most 20 items' }])
+})
+
 test('problem documents go to those who want them at least as much as plain JSON', async () => {
   const typeFor = async (accept: string) =>
     (await call('GET', '/nowhere', undefined, { accept })).headers.get('content-type')

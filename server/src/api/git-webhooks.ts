@@ -163,9 +163,13 @@ const verify = async (
   return isOurs ? envelope : refuse(desk, request, 'wrong signature', unsigned())
 }
 
-const pushIn = (desk: Desk, request: FastifyRequest, envelope: Envelope, body: Buffer): Push | null => {
+const pushIn = async (desk: Desk, request: FastifyRequest, envelope: Envelope, body: Buffer): Promise<Push | null> => {
   if (!isPush(envelope) && !isRequest(envelope)) return null
-  return readPush(envelope, request.headers, body) ?? refuse(desk, request, 'unreadable body', unreadable())
+  const { organizationId } = request.gitWebhook!
+  return (
+    (await readPush(envelope, request.headers, body, organizationId)) ??
+    refuse(desk, request, 'unreadable body', unreadable())
+  )
 }
 
 const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply): Promise<object> => {
@@ -178,13 +182,14 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   const { database } = desk.parts
   const delivery = { digest: digestOf(body), deliveryId: envelope?.deliveryId ?? null }
   if (envelope === null || isPackage(envelope)) {
-    const images = readImages(body) ?? refuse(desk, request, 'unreadable body', unreadable())
+    const images =
+      (await readImages(body, webhook.organizationId)) ?? refuse(desk, request, 'unreadable body', unreadable())
     // One that is sent again is answered as before: registries repeat until they are told that it came.
     const { repositories } = await acceptImages(database, webhook, delivery, images)
     reply.code(202)
     return { status: images.length === 0 ? 'IGNORED' : 'ACCEPTED', repositories }
   }
-  const push = pushIn(desk, request, envelope, body)
+  const push = await pushIn(desk, request, envelope, body)
   const accepted =
     push !== null && isRequest(envelope)
       ? await acceptRequest(database, webhook, delivery, push)

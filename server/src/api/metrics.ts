@@ -1,5 +1,6 @@
 /** Metrics of this process, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { readLongTurns } from '../lib/loop-turns.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Database } from '../store/database.ts'
 import type { WorkRegistry } from '../work/registry.ts'
@@ -120,6 +121,12 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
     labelNames: ['state'],
     registers,
   })
+  const longTurns = new Counter({
+    name: 'slipway_event_loop_long_turns_total',
+    help: 'Turns of the event loop above 250 ms, by the operation or background work that took most of it.',
+    labelNames: ['work'],
+    registers,
+  })
   const showWork = workGauges(registers)
   const showOrphans = orphanGauges(registers)
   const showDisk = disk === undefined ? undefined : diskGauges(registers)
@@ -135,6 +142,8 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
         .catch(() => [])
       deployments.reset()
       for (const { state, count } of rows) deployments.set({ state }, count)
+      longTurns.reset()
+      for (const [work, count] of readLongTurns()) longTurns.inc({ work }, count)
       showWork(work)
       await showOrphans(database)
       if (disk !== undefined) await showDisk?.(disk)

@@ -12,6 +12,7 @@ import type { WebSocket } from 'ws'
 import { type Allowance, createLimiter, type Limiter } from '../lib/concurrency/limiter.ts'
 import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
+import { beginWork, noteWork } from '../lib/loop-turns.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { deleteOldEvents, usualAuditDays } from '../store/event-retention.ts'
 import { createLoop } from '../work/loop.ts'
@@ -38,7 +39,7 @@ import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
 import { archiveType, assertComplete, type Operation, type Principal } from './operations/operation.ts'
 import { type Admitted, admit, contextOf, methodNotAllowed, runOperation } from './operations/run-operation.ts'
-import { parseJson } from './operations/validate.ts'
+import { mostValuesOf, parseJson } from './operations/validate.ts'
 import { addPages } from './pages.ts'
 import { answerParserError } from './parser-error.ts'
 import type { Parts } from './parts.ts'
@@ -196,6 +197,7 @@ const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operatio
   config: { authenticates: true },
   async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const operation = operationOf(request)
+    if (operation.produces === undefined) request.raw.once('close', beginWork(operation.id))
     const principal = await authenticate(gate, request, reply)
     if (operation.produces === 'websocket') gate.cors.checkSocket(request)
     request.admitted = await admit(gate.parts, operation, principal, request)
@@ -205,10 +207,12 @@ const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operatio
     if (isStream(operation)) countStream(gate, request, reply)
   },
   async onResponse(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    noteWork(operationOf(request).id)
     gate.metrics.observe(operationOf(request).id, reply.statusCode, reply.elapsedTime / 1000)
   },
   async handler(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const operation = operationOf(request)
+    noteWork(operation.id)
     if (operation.produces === 'websocket')
       throw new ApiError(400, 'upgrade_required', 'This path accepts only websocket connections.')
     if (operation.produces !== undefined) watch(gate, operation, request, reply.raw, () => reply.raw.destroy())
@@ -332,9 +336,9 @@ const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConso
 
 const addParser = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     try {
-      done(null, parseJson(body as string))
+      done(null, parseJson(body as string, mostValuesOf(request.match?.operation.body)))
     } catch (error) {
       done(error as Error)
     }

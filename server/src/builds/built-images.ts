@@ -28,7 +28,10 @@ const remove = (engine: Engine, name: string): Promise<void> =>
 
 const tagsLike = async (engine: Engine, references: readonly string[]): Promise<string[]> => {
   const query = { filters: JSON.stringify({ reference: references }) }
-  const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', { query })
+  const images = await engine.call<{ RepoTags: string[] | null }[]>('GET', '/images/json', {
+    query,
+    keep: [{ RepoTags: [true] }],
+  })
   return images.flatMap(({ RepoTags }) => RepoTags ?? [])
 }
 

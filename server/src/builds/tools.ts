@@ -3,6 +3,7 @@
  * identifies each by its content, so that an image around one is built once. If a build's image contains the program,
  * the image made here contains our script alone.
  */
+
 import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { delimiter, isAbsolute, join } from 'node:path'
@@ -11,6 +12,7 @@ import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { exec, isProgram } from '../lib/exec.ts'
+import { readJson } from '../lib/foreign-text/read-json.ts'
 import type { ToolBuild } from './builder.ts'
 
 /** The configured path of each tool; default: found on PATH. */
@@ -75,7 +77,7 @@ const askVersion = async (path: string): Promise<string | null> => {
   const env = { PATH: '/usr/bin:/bin', HOME: '/nonexistent', CHECKPOINT_DISABLE: '1' }
   try {
     const { code, stdout } = await exec(path, ['version', '-json'], { env, cwd: '/', timeoutMs: versionMs })
-    const { terraform_version: version } = JSON.parse(code === 0 ? stdout : '{}') as { terraform_version?: unknown }
+    const { terraform_version: version } = readJson(code === 0 ? stdout : '{}') as { terraform_version?: unknown }
     return typeof version === 'string' && /^[\w.+-]{1,64}$/.test(version) ? version : null
   } catch {
     return null

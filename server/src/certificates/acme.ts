@@ -3,8 +3,10 @@
  * through our own outgoing client, which connects to checked addresses only, and every failure is ours to judge, because
  * the package would wait as long as a server asks it to.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type * as Acme from 'acme-client'
+import { readJson } from '../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
 import { sanitizeText } from '../lib/sanitize-text.ts'
 import type { Secret } from '../lib/secret.ts'
@@ -52,7 +54,7 @@ interface ProblemDocument {
 
 const documentIn = (body: string): ProblemDocument => {
   try {
-    const value = JSON.parse(body) as ProblemDocument | null
+    const value = readJson(body) as ProblemDocument | null
     return typeof value === 'object' && value !== null ? value : {}
   } catch {
     return {}

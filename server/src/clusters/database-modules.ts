@@ -2,6 +2,7 @@
  * The Terraform modules by which databases in MANAGED mode are made: one for each provider and type, named by the operator
  * in a JSON file. Pure but for the reading of that file.
  */
+import { tryJson } from '../lib/foreign-text/read-json.ts'
 import {
   type Fields,
   isFields,
@@ -9,7 +10,6 @@ import {
   modulesAt,
   outputName,
   type Rules,
-  readJson,
   type ToolModule,
   toolModuleOf,
   toolRules,
@@ -91,7 +91,7 @@ const namesOf = (provider: string, fields: Fields): Readonly<Record<string, Data
 
 /** Pure. The modules of a file's text, or what the file must be, as the end of a sentence. */
 export const parseDatabaseModules = (text: string): DatabaseModules | string => {
-  const found = readJson(text)
+  const found = tryJson(text)
   if (!isFields(found)) return 'the path of a JSON file with an object'
   const modules: Record<string, DatabaseModules[string]> = {}
   for (const [provider, fields] of Object.entries(found)) {

@@ -3,10 +3,12 @@
  * in a JSON file; and what they have in common with those of databases (database-modules.ts). Pure but for the reading of
  * files: says what is wrong with such a file, and what a module is given.
  */
+
 import { readFileSync } from 'node:fs'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { isAbsolute, join, relative } from 'node:path'
 import { DeploymentError } from '../lib/errors.ts'
+import { tryJson } from '../lib/foreign-text/read-json.ts'
 
 export const moduleProviders = ['AWS', 'GCP', 'AZURE', 'SCW'] as const
 export type ModuleProvider = (typeof moduleProviders)[number]
@@ -141,18 +143,9 @@ const moduleOf = (fields: Fields): ClusterModule => ({
   versions: ((fields.versions ?? []) as unknown[]).map(String),
 })
 
-/** The value of a JSON text; undefined for what is none. */
-export const readJson = (text: string): unknown => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
 /** Pure. The modules of a file's text, or what the file must be, as the end of a sentence. */
 export const parseClusterModules = (text: string): ClusterModules | string => {
-  const found = readJson(text)
+  const found = tryJson(text)
   if (!isFields(found)) return 'the path of a JSON file with an object'
   const modules: Partial<Record<ModuleProvider, ClusterModule>> = {}
   for (const [key, fields] of Object.entries(found)) {

@@ -2,7 +2,9 @@
  * How a module logs in at the provider of a cluster, for the cluster itself or for a database beside it: the credentials of the organization as the variables that the
  * providers of the tool read. Opened only for a run; never in a state, an input or a log.
  */
+
 import { DeploymentError } from '../lib/errors.ts'
+import { readJson } from '../lib/foreign-text/read-json.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
@@ -24,7 +26,7 @@ interface Form {
 
 const fieldsOf = (key: string): Record<string, unknown> | null => {
   try {
-    const fields: unknown = JSON.parse(key)
+    const fields = readJson(key)
     return typeof fields === 'object' ? (fields as Record<string, unknown> | null) : null
   } catch {
     return null

@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream'
 import { type Engine, isEngineError } from '../lib/docker/docker-engine.ts'
 import { splitTag } from '../lib/docker/image-name.ts'
+import { readJson } from '../lib/foreign-text/read-json.ts'
 import { isDigest } from './manifest.ts'
 import { ownerOf, tagPrefix } from './tags.ts'
 
@@ -29,7 +30,7 @@ export const finish = async (stream: Readable): Promise<void> => {
   for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
   for (const line of last.split('\n')) {
     const error = /"error":("(?:[^"\\]|\\.)*")/.exec(line)?.[1]
-    if (error !== undefined) throw new Error(JSON.parse(error) as string)
+    if (error !== undefined) throw new Error(String(readJson(error)))
   }
 }
 
@@ -73,7 +74,10 @@ export const registryAuth = (content: object): Record<string, string> => ({
 
 export const createEngineImages = (engine: Engine) => {
   const list = (filters: object): Promise<ImageRow[]> =>
-    engine.call('GET', '/images/json', { query: { filters: JSON.stringify(filters) } })
+    engine.call('GET', '/images/json', {
+      query: { filters: JSON.stringify(filters) },
+      keep: [{ RepoTags: [true], RepoDigests: [true] }],
+    })
 
   return {
     find: (image: string, signal?: AbortSignal) => readImage(engine, image, signal),

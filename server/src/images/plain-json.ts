@@ -3,6 +3,8 @@
  * ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
  */
 
+import { readJson } from '../lib/foreign-text/read-json.ts'
+
 /** Every name before a colon; strings and names end at their closing quote. */
 const countNames = (text: string): number => {
   let count = 0
@@ -30,11 +32,11 @@ const readNames = (value: unknown, known: ReadonlyMap<string, string>): { count:
   return { count, strange }
 }
 
-/** Parses a text; null if it is not JSON, or `names` in it could be read in two ways. */
+/** Parses a text; null if it is not JSON, has more values than a manifest can need, or `names` in it could be read in two ways. */
 export const parsePlainJson = (text: string, names: readonly string[]): unknown => {
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = readJson(text, { mostValues: 20_000 })
   } catch {
     return null
   }

@@ -8,6 +8,7 @@
 import { posix } from 'node:path'
 import type { Readable } from 'node:stream'
 import { extract } from 'tar-stream'
+import { readJson } from '../lib/foreign-text/read-json.ts'
 import { digestOf, ImageRefused, maxConfigBytes, maxLayers } from './manifest.ts'
 
 /** A layer where it was taken to. */
@@ -77,16 +78,16 @@ const readContents = async (archive: Readable, take: TakeLayer): Promise<Content
   return contents
 }
 
-const readJson = <T>(bytes: Buffer | undefined): T | null => {
+const jsonOf = <T>(bytes: Buffer | undefined): T | null => {
   try {
-    return JSON.parse(bytes?.toString() ?? '') as T
+    return readJson(bytes?.toString() ?? '') as T
   } catch {
     return null
   }
 }
 
 const readList = ({ small }: Contents): { config: string; layers: string[] } => {
-  const list = readJson<{ Config?: unknown; Layers?: unknown }[]>(small.get('manifest.json'))
+  const list = jsonOf<{ Config?: unknown; Layers?: unknown }[]>(small.get('manifest.json'))
   const first = Array.isArray(list) ? list[0] : undefined
   const layers = first?.Layers
   if (typeof first?.Config !== 'string' || !Array.isArray(layers) || layers.length > maxLayers)
@@ -118,7 +119,7 @@ export const readSavedImage = async (archive: Readable, imageId: string, take: T
     const taken = large.get(name) ?? (bytes && (await take(name, only(bytes))))
     layers.push(taken ?? refuse('less than it lists'))
   }
-  const diffIds = readJson<{ rootfs?: { diff_ids?: unknown[] } }>(config)?.rootfs?.diff_ids ?? []
+  const diffIds = jsonOf<{ rootfs?: { diff_ids?: unknown[] } }>(config)?.rootfs?.diff_ids ?? []
   const fits =
     layers.length === diffIds.length && layers.every(({ diffId }, at) => diffId === null || diffId === diffIds[at])
   return fits ? { config, layers } : refuse('other layers than its configuration names')

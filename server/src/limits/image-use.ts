@@ -3,6 +3,7 @@
  * Layers shared by several builds of an organization count once; they are found through the parent images that the
  * engine reports.
  */
+import type { Keep } from '../lib/foreign-text/keep.ts'
 
 /** An image as the engine lists it. */
 export interface ListedImage {
@@ -13,6 +14,9 @@ export interface ListedImage {
   /** Including everything it is made from. */
   Size: number
 }
+
+/** What of the engine's list is read. */
+export const listedImages: Keep = [{ Id: true, ParentId: true, RepoTags: [true], Size: true }]
 
 const ownerOf = (tag: string): string | undefined =>
   /^slipway\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\//.exec(tag)?.[1]

@@ -2,6 +2,7 @@
  * The background work of this process, by name: how often it ran, when last, and the last error. `/metrics` shows it.
  * Several works may share a name; they are counted together.
  */
+import { beginWork } from '../lib/loop-turns.ts'
 import type { Clock } from '../lib/time/clock.ts'
 
 export interface WorkFigures {
@@ -63,7 +64,9 @@ export const createWorkRegistry = (clock: Pick<Clock, 'now'>): WorkRegistry => {
       return {
         begin() {
           figures.active += 1
+          const end = beginWork(name)
           return (error) => {
+            end()
             figures.active -= 1
             figures.runs += 1
             figures.lastRunAt = clock.now()

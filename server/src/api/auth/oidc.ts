@@ -3,6 +3,7 @@
  * issuer; keys come from the issuer's published set, cached for ten minutes and fetched again for an unknown key at
  * most once a minute. Keeps no durable state. Knows nothing of accounts.
  */
+
 import {
   createLocalJWKSet,
   decodeProtectedHeader,
@@ -13,6 +14,7 @@ import {
   jwtVerify,
 } from 'jose'
 import { unavailable } from '../../lib/errors.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import type { Secret } from '../../lib/secret.ts'
@@ -111,26 +113,26 @@ export const endpointIn = (document: Record<string, unknown>, name: string, issu
   return url as string
 }
 
-const readJson = async <Document = Record<string, unknown>>(
+const fetchJson = async <Document = Record<string, unknown>>(
   { outbound }: OidcParts,
   url: string,
 ): Promise<Document> => {
   const headers = { accept: 'application/json' }
   const answer = await outbound.request({ method: 'GET', url, headers, maxResponseBytes: maxDocumentBytes })
   if (answer.status !== 200 || answer.truncated) throw new Error(`the issuer answered with status ${answer.status}`)
-  return JSON.parse(answer.body) as Document
+  return readJson(answer.body, { mostValues: 10_000 }) as Document
 }
 
 /** The issuer's discovery document. */
 export const readDocument = async (parts: OidcParts, issuer: string): Promise<Record<string, unknown>> => {
-  const document = await readJson(parts, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`)
+  const document = await fetchJson(parts, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`)
   if (document.issuer !== issuer) throw new Error("the issuer's discovery document names another issuer")
   return document
 }
 
 const fetchKeys = async (parts: OidcParts, issuer: string): Promise<JWTVerifyGetKey> => {
   const url = endpointIn(await readDocument(parts, issuer), 'jwks_uri', issuer)
-  return createLocalJWKSet(await readJson<JSONWebKeySet>(parts, url))
+  return createLocalJWKSet(await fetchJson<JSONWebKeySet>(parts, url))
 }
 
 /** The issuer's keys: one fetch at a time; the old ones are used as long as new ones cannot be fetched. */

@@ -21,7 +21,7 @@ export const revokeTokens = async (tx: Queryable, ids: readonly string[]): Promi
   // Repeat until nothing is left: a token that was being created meanwhile is visible once we have waited for it.
   for (let last = 1; last > 0 && ids.length > 0; ) {
     const found = await tx.query<Revoked>(revokeSql, [ids])
-    revoked.push(...found)
+    for (const each of found) revoked.push(each)
     last = found.length
   }
   await tx.query(`select pg_notify('slipway_token', '')`)

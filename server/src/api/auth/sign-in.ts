@@ -3,10 +3,12 @@
  * of its URL, which no server sees; the page then sends it as its Bearer token. Signing out ends it. State between the
  * steps is in signed cookies; only ended sessions are stored here.
  */
+
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { decodeJwt } from 'jose'
 import { ApiError, badRequest, unavailable } from '../../lib/errors.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { readFingerprintKey } from '../../store/installation.ts'
 import type { Parts } from '../parts.ts'
 import { tooManyRequests } from '../rate-limit.ts'
@@ -150,7 +152,7 @@ const exchange = async (signIn: SignIn, code: string, attempt: Attempt, redirect
     body: form.toString(),
   })
   if (answer.status >= 500) throw unavailable('issuer_unavailable', 'The sign-in provider does not answer.', 5)
-  const { id_token: token } = answer.status === 200 ? (JSON.parse(answer.body) as { id_token?: unknown }) : {}
+  const { id_token: token } = answer.status === 200 ? (readJson(answer.body) as { id_token?: unknown }) : {}
   if (typeof token !== 'string') throw unauthorized()
   return token
 }

@@ -63,10 +63,10 @@ export function* unknownIn(schema: TSchema | Json, value: unknown, path: Path = 
   if (variant !== undefined) yield* unknownIn(variant, value, path)
   if (json['x-anything'] === true) return
   if (json.properties !== undefined && isObject(value))
-    for (const [name, inner] of Object.entries(value)) {
+    for (const name of Object.keys(value)) {
       const declared = Object.hasOwn(json.properties, name) ? json.properties[name]! : undefined
       if (declared === undefined) yield [...path, name]
-      else yield* unknownIn(declared, inner, [...path, name])
+      else yield* unknownIn(declared, value[name], [...path, name])
     }
   if (json.items !== undefined && Array.isArray(value))
     for (const [index, item] of value.entries()) yield* unknownIn(json.items, item, [...path, String(index)])

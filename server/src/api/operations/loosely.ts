@@ -6,7 +6,7 @@
  * like what was sent as it should be.
  */
 import type { TSchema } from 'typebox'
-import { fits, isObject, type Json } from './schema.ts'
+import { fits, isObject, isTooLong, type Json } from './schema.ts'
 
 /** Neither `1e3` nor `007`, `+1`, `1.50`, ` 1` or what a number cannot hold. */
 const decimalForm = /^-?\d{1,16}(\.\d{1,16})?$/
@@ -27,9 +27,9 @@ const eachOf = (items: Json, values: readonly unknown[]): readonly unknown[] => 
 /** The same object if nothing changes; only declared fields are looked at. */
 const fieldsOf = (properties: Record<string, Json>, value: Record<string, unknown>): Record<string, unknown> => {
   let read = value
-  for (const name of Object.keys(value)) {
-    const schema = Object.hasOwn(properties, name) ? properties[name] : undefined
-    const inner = schema === undefined ? value[name] : loosely(schema, value[name])
+  for (const name of Object.keys(properties)) {
+    if (!Object.hasOwn(value, name)) continue
+    const inner = loosely(properties[name]!, value[name])
     if (inner === value[name]) continue
     if (read === value) read = { ...value }
     read[name] = inner
@@ -74,7 +74,8 @@ export const loosely = (schema: TSchema, value: unknown): unknown => {
   if (typeof value === 'string') return fromText(json, value)
   if (json['x-json-text'] === true && value !== null && value !== undefined) return JSON.stringify(value)
   if (typeof json['x-ref'] === 'string') return referred(value)
-  if (Array.isArray(value)) return json.items === undefined ? value : eachOf(json.items, value)
+  if (Array.isArray(value))
+    return json.items === undefined || isTooLong(json, value) ? value : eachOf(json.items, value)
   if (isObject(value)) return json.properties === undefined ? value : objectOf(json, value)
   return value
 }

@@ -220,7 +220,7 @@ export const runOperation = async (
     const result = operation.produces === undefined ? await shownTo(context, answer) : answer
     const declared = isOther ? { ...operation, ...operation.other } : operation
     if (operation.produces === undefined) {
-      found.idle.push(...learned)
+      found.idle = found.idle.concat(learned)
       noteNotApplied(reply, found, result)
       send(declared, request, reply, result)
     } else if (isTextType(operation.produces)) sendText(operation, reply, String(result))

@@ -102,6 +102,7 @@ export type Json = Record<string, unknown> & {
   properties?: Record<string, Json>
   required?: string[]
   items?: Json
+  maxItems?: number
   anyOf?: Json[]
   default?: unknown
   'x-as-read'?: Record<string, string[]>
@@ -122,6 +123,43 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 /** Where defaults are filled in: everywhere, only in nested objects (an edit keeps what it leaves out), or nowhere. */
 export type Defaults = boolean | 'nested'
 
+/** Whether a list is longer than its schema allows: then its items are not looked at. */
+export const isTooLong = ({ maxItems }: Json, value: readonly unknown[]): boolean =>
+  maxItems !== undefined && value.length > maxItems
+
+interface LongList {
+  field: string
+  params: { limit: number }
+}
+
+/** The path is made on the way back: usually there is no such list. */
+const within = (name: string | number, found: LongList | null): LongList | null =>
+  found === null ? null : { ...found, field: `/${name}${found.field}` }
+
+/** The first list that is longer than its schema allows, as a JSON pointer; null if there is none. */
+export const findLongList = (schema: TSchema | Json, value: unknown): LongList | null => {
+  const json = schema as Json
+  if (typeof value !== 'object' || value === null) return null
+  const variant = json.anyOf?.find((each) => fits(each, value))
+  if (variant !== undefined) return findLongList(variant, value)
+  if (Array.isArray(value)) {
+    if (json.items === undefined) return null
+    if (isTooLong(json, value)) return { field: '', params: { limit: json.maxItems! } }
+    for (let index = 0; index < value.length; index += 1) {
+      const found = within(index, findLongList(json.items, value[index]))
+      if (found !== null) return found
+    }
+    return null
+  }
+  for (const name in json.properties) {
+    const found = Object.hasOwn(value, name)
+      ? within(name, findLongList(json.properties[name]!, (value as Record<string, unknown>)[name]))
+      : null
+    if (found !== null) return found
+  }
+  return null
+}
+
 /** A copy of `value` with only the fields that `schema` declares, and its defaults as `defaults` says. */
 export const pick = (schema: TSchema, value: unknown, defaults: Defaults): unknown => {
   const json = schema as Json
@@ -131,7 +169,8 @@ export const pick = (schema: TSchema, value: unknown, defaults: Defaults): unkno
   }
   if (json['x-anything'] === true) return value
   if (json.properties !== undefined && isObject(value)) return pickFields(json.properties, value, defaults)
-  if (json.items !== undefined && Array.isArray(value)) return value.map((item) => pick(json.items!, item, defaults))
+  if (json.items !== undefined && Array.isArray(value))
+    return isTooLong(json, value) ? value : value.map((item) => pick(json.items!, item, defaults))
   return value
 }
 

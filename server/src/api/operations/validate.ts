@@ -3,12 +3,15 @@
  */
 import type { TObject, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
-import { badRequest, type FieldError } from '../../lib/errors.ts'
+import { type ApiError, badRequest, type FieldError } from '../../lib/errors.ts'
+import { ForeignTextError, readJson } from '../../lib/foreign-text/read-json.ts'
 import { loosely } from './loosely.ts'
-import { type Defaults, pick } from './schema.ts'
+import { type Defaults, findLongList, fits, isObject, type Json, pick } from './schema.ts'
 
 const maxDetails = 20
 const maxDepth = 40
+/** Of a body whose schema has no room for more. */
+const usualMostValues = 10_000
 
 interface Failure {
   keyword: string
@@ -49,7 +52,8 @@ const words: Record<string, (params: Record<string, unknown>) => string> = {
   format: ({ format }) => `must be a ${format}`,
 }
 
-const explain = ({ keyword, params }: Failure): string => words[keyword]?.(params) ?? 'is not valid'
+const explain = ({ keyword, params }: Pick<Failure, 'keyword' | 'params'>): string =>
+  words[keyword]?.(params) ?? 'is not valid'
 
 /** The fields in which a field is wrong that was sent or is missing. */
 const holdersOf = (failures: readonly Failure[]): ReadonlySet<string> => {
@@ -83,12 +87,45 @@ const toFieldErrors = (failures: readonly Failure[]): FieldError[] => {
 const sentence = ({ field, message }: FieldError): string =>
   field === '' ? `The body ${message}.` : `${field.slice(1).replaceAll('/', '.')}: ${message}`
 
+/** Lists with more items are searched for the first wrong one alone: the validator would go on to their end. */
+const shortList = 50
+
+/**
+ * What is wrong with the first wrong item of the first long list that has one; null without one. Collecting all failures
+ * takes far longer than finding the first.
+ */
+const findWrongItem = (schema: TSchema, value: unknown, field = ''): Failure[] | null => {
+  const json = schema as Json
+  const variant = json.anyOf?.find((each) => fits(each, value))
+  if (variant !== undefined) return findWrongItem(variant as unknown as TSchema, value, field)
+  if (json.items !== undefined && Array.isArray(value) && value.length > shortList) {
+    const item = checkOf(json.items as unknown as TSchema)
+    const index = value.findIndex((each) => !item.Check(each))
+    if (index === -1) return null
+    const failures = item.Errors(value[index]) as Failure[]
+    return failures.map((each) => ({ ...each, instancePath: `${field}/${index}${each.instancePath}` }))
+  }
+  if (!isObject(value)) return null
+  for (const [name, inner] of Object.entries(json.properties ?? {})) {
+    const held = Object.hasOwn(value, name) ? value[name] : undefined
+    const found = findWrongItem(inner as unknown as TSchema, held, `${field}/${name}`)
+    if (found !== null) return found
+  }
+  return null
+}
+
+const refused = (details: FieldError[]): ApiError =>
+  badRequest(`Validation error: ${details.map(sentence).slice(0, 5).join('; ')}`, details)
+
 /** Throws a 400 for a value that its schema refuses. */
 export const check = (schema: TSchema, value: unknown): void => {
   const validator = checkOf(schema)
   if (validator.Check(value)) return
-  const details = toFieldErrors(validator.Errors(value) as Failure[])
-  throw badRequest(`Validation error: ${details.map(sentence).slice(0, 5).join('; ')}`, details)
+  // What has too many items is not looked at any further: each of them could be wrong in many ways.
+  const long = findLongList(schema, value)
+  if (long !== null) throw refused([{ field: long.field, message: explain({ keyword: 'maxItems', ...long }) }])
+  const wrong = findWrongItem(schema, value)
+  throw refused(toFieldErrors(wrong ?? (validator.Errors(value) as Failure[])))
 }
 
 /** The declared fields of a body, with their defaults for a create; throws a 400. */
@@ -126,21 +163,49 @@ const refuseUnstorable = (value: unknown, depth: number): void => {
   } else if (Array.isArray(value)) {
     for (const item of value) refuseUnstorable(item, depth + 1)
   } else if (value !== null && typeof value === 'object') {
-    for (const [name, inner] of Object.entries(value)) {
+    for (const name of Object.keys(value)) {
       refuseUnstorable(name, depth + 1)
-      refuseUnstorable(inner, depth + 1)
+      refuseUnstorable((value as Record<string, unknown>)[name], depth + 1)
     }
   }
 }
 
-/** Parses JSON; throws a 400 if it is malformed or contains what a database cannot store. */
-export const parseJson = (text: string): unknown => {
+/** The values that a schema has room for; of what it leaves open, none. */
+const roomOf = (schema: TSchema | Json): number => {
+  const { anyOf, items, maxItems = 0, properties } = schema as Json
+  if (anyOf !== undefined) return Math.max(...anyOf.map(roomOf))
+  if (items !== undefined) return 1 + maxItems * roomOf(items)
+  return Object.values(properties ?? {}).reduce((sum, inner) => sum + roomOf(inner), 1)
+}
+
+const rooms = new WeakMap<TSchema, number>()
+
+/** How many values a body of this schema may have: what it has room for, and never fewer than usual. */
+export const mostValuesOf = (schema: TSchema | undefined): number => {
+  if (schema === undefined) return usualMostValues
+  const known = rooms.get(schema) ?? Math.max(usualMostValues, roomOf(schema))
+  rooms.set(schema, known)
+  return known
+}
+
+const unreadable = (error: unknown, mostValues: number): unknown => {
+  if (!(error instanceof ForeignTextError)) return error
+  if (error.code === 'too_many_values')
+    return refused([{ field: '', message: `must have at most ${mostValues} values` }])
+  return badRequest('The body is not valid JSON.', undefined, 'malformed_json')
+}
+
+/**
+ * Parses JSON; throws a 400 if it is malformed, contains what a database cannot store, or has too many values, which are
+ * counted before it is parsed.
+ */
+export const parseJson = (text: string, mostValues = usualMostValues): unknown => {
   if (text.trim() === '') return undefined
   let value: unknown
   try {
-    value = JSON.parse(text)
-  } catch {
-    throw badRequest('The body is not valid JSON.', undefined, 'malformed_json')
+    value = readJson(text, { mostBytes: Number.POSITIVE_INFINITY, mostValues, mostDepth: Number.POSITIVE_INFINITY })
+  } catch (error) {
+    throw unreadable(error, mostValues)
   }
   // Only escapes can produce such characters, and only long runs of brackets such depth.
   if (text.includes('\\u') || text.includes('[[[[') || text.length > 2 * maxDepth) refuseUnstorable(value, 0)

@@ -77,7 +77,10 @@ const ownNetworks = () => {
 
 const look = async ({ engine, isLocal, elsewhere, allowed }: BuildNetworkParts, name: string, signal: AbortSignal) => {
   const [networks, pools, resolvers, own] = await Promise.all([
-    engine.call<(EngineNetwork & { Name: string })[]>('GET', '/networks', { signal }),
+    engine.call<(EngineNetwork & { Name: string })[]>('GET', '/networks', {
+      signal,
+      keep: [{ Name: true, Driver: true, IPAM: { Config: [{ Subnet: true, Gateway: true }] } }],
+    }),
     readPools(engine, signal),
     isLocal ? readResolvers() : [],
     isLocal ? ownNetworks() : { addresses: parseAll([elsewhere]), around: [] },

@@ -7,6 +7,8 @@ import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Engine, EngineError, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
+import { readLines } from '../../lib/foreign-text/read-lines.ts'
 import { tellingLine } from '../../lib/last-words.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
@@ -53,14 +55,11 @@ const queryOf = (piece: Piece) => ({
 
 /** Messages as they come, those of one chunk together. */
 async function* readMessages(stream: Readable): AsyncGenerator<BuildMessage[]> {
-  let open = ''
-  for await (const chunk of stream.setEncoding('utf8') as AsyncIterable<string>) {
-    const lines = (open + chunk).split('\n')
-    open = lines.pop()!.slice(0, maxLine)
-    yield lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as BuildMessage)
+  const tooLong = (): Error => new Error('the engine sent a message that is too long')
+  for await (const lines of readLines(stream, { longest: maxLine, tooLong, hasOpenEnd: true })) {
+    yield lines.filter((line) => line.trim() !== '').map((line) => readJson(line, { mostValues: 1000 }) as BuildMessage)
     await nextTurn()
   }
-  if (open.trim() !== '') yield [JSON.parse(open) as BuildMessage]
 }
 
 /** A long command is at the beginning, its result at the end. */

@@ -170,7 +170,7 @@ export const buildStage = async (scene: BuildScene, planned: PlannedStage): Prom
   }
   for (const each of await begin(scene, planned, state)) await add(scene, planned, state, each)
   for (const each of stage.instructions) await add(scene, planned, state, each)
-  state.pending.push(...state.triggers)
+  state.pending = state.pending.concat(state.triggers)
   await flush(scene, state, { isNeeded: state.image === null })
   return state.image!
 }

@@ -13,8 +13,9 @@ const firstWord = (text: string): [word: string, end: number] => {
 /** `--mount="type=cache,target=/x"` is the flag without its quotes. */
 const withoutQuotes = (flag: string): string => flag.replaceAll(/"([^"]*)"|'([^']*)'/g, '$1$2')
 
-import { BadWord } from './bad-word.ts'
 /** Flags in front of an instruction's words, and how words are read so that a mistake names its line. Pure. */
+import { readJson } from '../../lib/foreign-text/read-json.ts'
+import { BadWord } from './bad-word.ts'
 import { unreadable } from './dockerfile-lines.ts'
 import type { Heredoc } from './heredocs.ts'
 
@@ -81,7 +82,7 @@ export const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => 
 export const readWords = (text: string, line: number): string[] | null => {
   let parsed: unknown
   try {
-    parsed = JSON.parse(text)
+    parsed = readJson(text)
   } catch {
     return null
   }

@@ -1,4 +1,5 @@
 /** Cloudflare, by an API token that may read zones and edit their DNS. */
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Outbound, OutboundResponse } from '../../lib/net/outbound.ts'
 import type { Secret } from '../../lib/secret.ts'
 import { askProvider } from './http.ts'
@@ -19,7 +20,7 @@ interface Answer {
 
 const read = ({ body }: OutboundResponse): Answer => {
   try {
-    const { success, errors, result } = JSON.parse(body) as Record<string, unknown>
+    const { success, errors, result } = readJson(body) as Record<string, unknown>
     const all = Array.isArray(errors) ? (errors as unknown[]) : []
     const codes = all.map((each) => (each as { code?: unknown } | null)?.code)
     return { success: success === true, codes, result }

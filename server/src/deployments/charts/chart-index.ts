@@ -1,8 +1,10 @@
 /**
  * The index of a chart repository: names of charts and their versions. Reads only the form in which helm writes
  * indexes, block YAML by indentation, or JSON; everything but names and versions is skipped. Nothing is left out
- * silently: an index with more than the limits is an error of its own. Pure.
+ * silently: an index with more than the limits is an error of its own. Runs in a thread (index-thread.ts). Pure.
  */
+import { ForeignTextError } from '../../lib/foreign-text/foreign-text-error.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 
 export interface ChartVersions {
   chart_name: string
@@ -12,8 +14,28 @@ export interface ChartVersions {
 const maxCharts = 5000
 const maxVersions = 5000
 
+const maxLines = 2_000_000
+const jsonBounds = { mostBytes: 64 << 20, mostValues: 1_500_000 }
+
 /** Says which limit the index exceeds. */
-export class ChartIndexTooLarge extends Error {}
+export class ChartIndexTooLarge extends ForeignTextError {
+  constructor(message: string) {
+    super('too_large', message)
+  }
+}
+
+/** The lines of a text, one by one. */
+function* linesOf(text: string): Generator<string> {
+  let count = 0
+  for (let from = 0; from <= text.length; ) {
+    count += 1
+    if (count > maxLines) throw new ChartIndexTooLarge(`has more than ${maxLines} lines`)
+    const feed = text.indexOf('\n', from)
+    const end = feed === -1 ? text.length : feed
+    yield text.slice(from, text[end - 1] === '\r' && feed !== -1 && end > from ? end - 1 : end)
+    from = end + 1
+  }
+}
 
 /** For one more chart. */
 const checkCharts = (count: number): void => {
@@ -45,7 +67,7 @@ const pairIn = (text: string): { name: string; value: string } | null => {
 }
 
 const fromJson = (text: string): ChartVersions[] | null => {
-  const { entries } = JSON.parse(text) as { entries?: unknown }
+  const { entries } = readJson(text, jsonBounds) as { entries?: unknown }
   if (typeof entries !== 'object' || entries === null) return null
   const charts: ChartVersions[] = []
   for (const [chart_name, list] of Object.entries(entries)) {
@@ -62,14 +84,19 @@ const fromJson = (text: string): ChartVersions[] | null => {
   return charts
 }
 
+/** Goes past the first line of this form; false if there is none. */
+const skipTo = (lines: Iterator<string>, form: RegExp): boolean => {
+  for (let next = lines.next(); next.done !== true; next = lines.next()) if (form.test(next.value)) return true
+  return false
+}
+
 const fromYaml = (text: string): ChartVersions[] | null => {
-  const lines = text.split(/\r?\n/)
-  const start = lines.findIndex((line) => /^entries:\s*(\{\}\s*)?(#.*)?$/.test(line))
-  if (start < 0) return null
+  const lines = linesOf(text)
+  if (!skipTo(lines, /^entries:\s*(\{\}\s*)?(#.*)?$/)) return null
   const charts: ChartVersions[] = []
   let nameIndent: number | null = null
   let itemIndent: number | null = null
-  for (const line of lines.slice(start + 1)) {
+  for (const line of lines) {
     const text = line.trim()
     if (text === '' || text.startsWith('#')) continue
     const indent = indentOf(line)
@@ -97,12 +124,12 @@ const fromYaml = (text: string): ChartVersions[] | null => {
   return charts
 }
 
-/** Null for what is not an index; throws `ChartIndexTooLarge`. */
+/** Null for what is not an index; throws a `ForeignTextError` for one that exceeds a limit. */
 export const parseChartIndex = (text: string): ChartVersions[] | null => {
   try {
     return text.trimStart().startsWith('{') ? fromJson(text) : fromYaml(text)
   } catch (error) {
-    if (error instanceof ChartIndexTooLarge) throw error
+    if (error instanceof ForeignTextError && error.code !== 'malformed') throw error
     return null
   }
 }
@@ -127,7 +154,7 @@ const placeOf = (urls: readonly unknown[], digest: unknown): ChartPlace => ({
 })
 
 const placeInJson = (text: string, chart: string, version: string): ChartPlace | null => {
-  const { entries } = JSON.parse(text) as { entries?: Record<string, unknown> }
+  const { entries } = readJson(text, jsonBounds) as { entries?: Record<string, unknown> }
   const list = entries !== undefined && Object.hasOwn(entries, chart) ? entries[chart] : []
   const found = (Array.isArray(list) ? list : []).find((item) => item?.version === version)
   return found === undefined ? null : placeOf(Array.isArray(found.urls) ? found.urls : [], found.digest)
@@ -136,11 +163,12 @@ const placeInJson = (text: string, chart: string, version: string): ChartPlace |
 /** The lines of each version of one chart, without their indentation. */
 const itemsOf = (text: string, chart: string): string[][] => {
   const items: string[][] = []
-  const lines = text.split(/\r?\n/)
+  const lines = linesOf(text)
   let nameIndent: number | null = null
   let itemIndent: number | null = null
   let isWanted = false
-  for (const line of lines.slice(lines.findIndex((each) => /^entries:/.test(each)) + 1)) {
+  if (!skipTo(lines, /^entries:/)) return []
+  for (const line of lines) {
     const words = line.trim()
     if (words === '' || words.startsWith('#')) continue
     const [indent, isItem] = [indentOf(line), words.startsWith('- ')]
@@ -176,11 +204,12 @@ const placeInItem = (lines: readonly string[], version: string): ChartPlace | nu
   return own.get('version') === version ? placeOf(urls, own.get('digest')) : null
 }
 
-/** Where an index says that one version of a chart is; null if it does not list it. */
+/** Where an index says that one version of a chart is; null if it does not list it. Throws as `parseChartIndex`. */
 export const findChart = (text: string, chart: string, version: string): ChartPlace | null => {
   try {
     if (text.trimStart().startsWith('{')) return placeInJson(text, chart, version)
-  } catch {
+  } catch (error) {
+    if (error instanceof ForeignTextError && error.code !== 'malformed') throw error
     return null
   }
   for (const item of itemsOf(text, chart)) {

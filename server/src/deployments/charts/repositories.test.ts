@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { sha256, startFakeRegistry, startTrap } from '../../../test/support/docker/fake-registry.ts'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 import { Secret } from '../../lib/secret.ts'
 import { findChart } from './chart-index.ts'
@@ -30,7 +31,7 @@ after(() => server.close())
 const indexWith = (urls: string, more = ''): string =>
   `apiVersion: v1\nentries:\n  other:\n  - version: 1.0.0\n    urls: [x]\n  shop:\n  - version: 0.9.0\n    urls:\n    - old.tgz\n  - name: shop\n    version: "1.0.0" # new\n    maintainers:\n    - name: urls\n    urls:\n    - ${urls}\n${more}generated: x\n`
 const client = (path = '/charts') =>
-  createChartRepositoryClient(outbound, { isRegistry: false, url: new URL(origin + path), login }, never)
+  createChartRepositoryClient(outbound, { owner: 'x', isRegistry: false, url: new URL(origin + path), login }, never)
 const serve = (path: string, text: string | Buffer) => answers.set(path, (_, response) => response.end(text))
 
 test('an index tells where one version of a chart is, in YAML and in JSON', () => {
@@ -90,7 +91,7 @@ test('what a repository should not say or send is refused in a sentence', async 
   await assert.rejects(client().fetch('shop', '1.0.0'), /names no address of this chart that can be used/)
   const silent = createChartRepositoryClient(
     outbound,
-    { isRegistry: false, url: new URL(origin), login: null },
+    { owner: 'x', isRegistry: false, url: new URL(origin), login: null },
     AbortSignal.abort(),
   )
   await assert.rejects(silent.fetch('shop', '1.0.0'), /cannot be reached/)
@@ -110,14 +111,36 @@ test('a chart of a registry is the layer of its manifest, with the token of the 
   registry.publish('team/image:1.0.0', layerOf(archive, archive, 'application/vnd.oci.image.layer.v1.tar'))
   registry.publish('team/lying:1.0.0', layerOf(Buffer.from('other'), Buffer.from('what it says'), type))
   const url = new URL('/team', registry.url)
-  const oci = createChartRepositoryClient(outbound, { isRegistry: true, url, login }, never)
+  const oci = createChartRepositoryClient(outbound, { owner: 'x', isRegistry: true, url, login }, never)
   assert.deepEqual(await oci.fetch('shop', '1.0.0+a'), archive)
   await assert.rejects(oci.fetch('shop', '2'), /no chart shop in version 2/)
   await assert.rejects(oci.fetch('image', '1.0.0'), /not a Helm chart/)
   await assert.rejects(oci.fetch('lying', '1.0.0'), /not the one of its digest/)
   await assert.rejects(oci.list(undefined), /send `chartName`/)
   const stranger = new Secret({ username: 'u', password: 'wrong' })
-  const denied = createChartRepositoryClient(outbound, { isRegistry: true, url, login: stranger }, never)
+  const denied = createChartRepositoryClient(outbound, { owner: 'x', isRegistry: true, url, login: stranger }, never)
   await assert.rejects(denied.fetch('shop', '1.0.0+a'), /rejected this login/)
   await registry.close()
+})
+
+test('an index is read in a thread, and one with too many values or lines is refused there', async (t) => {
+  const longest = longestParsed(t)
+  const values = `{"entries":{},"x":[${'[],'.repeat(2_000_000)}[]]}`
+  const lines = `entries:\n${'\n'.repeat(3_000_000)}`
+  for (const [text, how] of [
+    [values, /has more than 1500000 values: use a smaller repository/],
+    [lines, /has more than 2000000 lines: use a smaller repository/],
+  ] as const) {
+    serve('/charts/index.yaml', text)
+    for (const asked of [client().list(undefined), client().list('shop'), client().fetch('shop', '1.0.0')])
+      await assert.rejects(asked, (error: Error & { code?: string }) => {
+        assert.equal(error.code, 'repository_too_large')
+        assert.match(error.message, how)
+        return true
+      })
+  }
+  const shop = JSON.stringify({ entries: { shop: [{ version: '1.0.0' }] }, more: 'x'.repeat(1 << 20) })
+  serve('/charts/index.yaml', shop)
+  assert.deepEqual(await client().list('shop'), [{ chart_name: 'shop', versions: ['1.0.0'] }])
+  assert.ok(longest() < 1000)
 })

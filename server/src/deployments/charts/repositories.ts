@@ -7,10 +7,10 @@ import { createHash } from 'node:crypto'
 import { createRegistryClient, RegistryError } from '../../lib/docker/docker-registry.ts'
 import {
   createRegistrySession,
-  parseObject,
   type RegistryLogin,
   type RegistrySession,
   readAll,
+  readObject,
   refuseStatus,
 } from '../../lib/docker/registry-session.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -22,9 +22,12 @@ import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import { loginOf, openLogin } from '../images/registry-credentials.ts'
 import { maxArchiveBytes } from './archive.ts'
-import { ChartIndexTooLarge, type ChartPlace, type ChartVersions, findChart, parseChartIndex } from './chart-index.ts'
+import type { ChartPlace, ChartVersions } from './chart-index.ts'
+import { findInIndex, listIndex, tooLargeIndex } from './read-index.ts'
 
 export interface ChartRepository {
+  /** The organization whose repository it is. */
+  owner: string
   /** Whether it is a registry (OCI). */
   isRegistry: boolean
   /** `https:` also for a registry. */
@@ -65,11 +68,12 @@ export const readChartRepository = async (
   // As container registries of the same name log in.
   const kind = row.kind.replace(/^OCI_/, '').replace(/^PUBLIC_ECR$/, 'GENERIC_CR')
   const login = loginOf(await openLogin(sealer, organizationId, { ...row, kind, url }))
-  return { isRegistry, url: new URL(url), login }
+  return { owner: organizationId, isRegistry, url: new URL(url), login }
 }
 
 /** Large public repositories have indexes of 20 MB. */
 const maxIndexBytes = 32 << 20
+const indexMs = 60_000
 const maxManifestBytes = 1 << 20
 const maxRedirects = 5
 const manifestType = 'application/vnd.oci.image.manifest.v1+json'
@@ -86,9 +90,6 @@ const answered = (what: string, status: number): DeploymentError => {
 
 const failed = (code: string, message: string): DeploymentError => new DeploymentError(code, message)
 
-const tooLargeIndex = (how: string): DeploymentError =>
-  failed('repository_too_large', `The index of this repository ${how}: use a smaller repository.`)
-
 const missingChart = (chart: string, version: string): DeploymentError =>
   failed('chart_missing', `The repository has no chart ${chart} in version ${version}: check its name and version.`)
 
@@ -102,7 +103,7 @@ const explained = (error: unknown): unknown => {
   return error
 }
 
-const createHttpClient = (outbound: Outbound, { url: base, login }: ChartRepository, signal: AbortSignal) => {
+const createHttpClient = (outbound: Outbound, { owner, url: base, login }: ChartRepository, signal: AbortSignal) => {
   const folder = new URL(`${base.href.replace(/\/+$/, '')}/`)
 
   const authorization = async (target: URL): Promise<Record<string, string>> => {
@@ -113,23 +114,24 @@ const createHttpClient = (outbound: Outbound, { url: base, login }: ChartReposit
     return { authorization: `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }
   }
 
-  const readIndex = async (): Promise<string> => {
+  const fetchIndex = async (): Promise<Buffer> => {
     const at = new URL('index.yaml', folder)
-    const answer = await outbound.request({
+    const answer = await outbound.open({
       method: 'GET',
       url: at,
       headers: { accept: 'application/yaml, text/yaml, */*', ...(await authorization(at)) },
-      totalTimeoutMs: 60_000,
-      maxResponseBytes: maxIndexBytes,
-      signal,
+      maxBytes: maxIndexBytes,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(indexMs)]),
     })
-    if (answer.status !== 200) {
-      const error = answered('its index', answer.status)
-      if (error.code === 'repository_denied') throw error
-      throw failed(error.code, `${error.message} Check its URL, which must be the folder of index.yaml.`)
-    }
-    if (answer.truncated) throw tooLargeIndex('is larger than 32 MiB')
-    return answer.body
+    if (answer.status === 200)
+      return readAll(answer).catch((error: unknown) => {
+        const isTooLarge = error instanceof OutboundFailed && error.code === 'too_large'
+        throw isTooLarge ? tooLargeIndex('is larger than 32 MiB') : error
+      })
+    answer.body.destroy()
+    const error = answered('its index', answer.status)
+    if (error.code === 'repository_denied') throw error
+    throw failed(error.code, `${error.message} Check its URL, which must be the folder of index.yaml.`)
   }
 
   /** From https it may only lead to https; a login goes to the repository alone. */
@@ -163,16 +165,12 @@ const createHttpClient = (outbound: Outbound, { url: base, login }: ChartReposit
 
   return {
     async list(chart: string | undefined): Promise<ChartVersions[]> {
-      try {
-        const charts = parseChartIndex(await readIndex())
-        if (charts === null) throw failed('repository_answer', 'The repository has no index of charts at index.yaml.')
-        return chart === undefined ? charts : charts.filter(({ chart_name: name }) => name === chart)
-      } catch (error) {
-        throw error instanceof ChartIndexTooLarge ? tooLargeIndex(error.message) : error
-      }
+      const charts = await listIndex(owner, fetchIndex, chart, signal)
+      if (charts === null) throw failed('repository_answer', 'The repository has no index of charts at index.yaml.')
+      return charts
     },
     async fetch(chart: string, version: string): Promise<Buffer> {
-      const place = findChart(await readIndex(), chart, version)
+      const place = await findInIndex(owner, fetchIndex, { chart, version }, signal)
       if (place === null) throw missingChart(chart, version)
       const archive = await download(urlIn(place))
       if (place.digest !== null && sha256(archive) !== place.digest)
@@ -199,8 +197,8 @@ const readWhole = async (
   return body
 }
 
-const layerOf = (manifest: Buffer): { digest: string; size: number } => {
-  const { layers } = parseObject(manifest.toString('utf8'))
+const layerOf = async (manifest: Buffer, owner: string): Promise<{ digest: string; size: number }> => {
+  const { layers } = await readObject(manifest, owner)
   const found = (Array.isArray(layers) ? (layers as (Layer | null)[]) : []).find(
     (each) => each?.mediaType === chartType,
   )
@@ -215,7 +213,7 @@ const layerOf = (manifest: Buffer): { digest: string; size: number } => {
   return { digest, size }
 }
 
-const createOciClient = (outbound: Outbound, { url, login }: ChartRepository, signal: AbortSignal) => {
+const createOciClient = (outbound: Outbound, { owner, url, login }: ChartRepository, signal: AbortSignal) => {
   const nameOf = (chart: string): string =>
     [...url.pathname.split('/'), ...chart.split('/')].filter((each) => each !== '').join('/')
   return {
@@ -244,7 +242,7 @@ const createOciClient = (outbound: Outbound, { url, login }: ChartRepository, si
           maxBytes: maxManifestBytes,
           headers: { accept: manifestType },
         })
-        const { digest } = layerOf(manifest)
+        const { digest } = await layerOf(manifest, owner)
         const archive = await readWhole(session, `/v2/${name}/blobs/${digest}`, { maxBytes: maxArchiveBytes })
         if (`sha256:${sha256(archive)}` !== digest)
           throw failed('chart_refused', 'The registry sent an archive that is not the one of its digest.')

@@ -105,11 +105,11 @@ const readPages = async <T>(
   ask: (page: number) => Promise<unknown>,
   isLast: (each: T) => boolean,
 ): Promise<{ found: T[]; isComplete: boolean }> => {
-  const found: T[] = []
+  let found: T[] = []
   for (let page = 1; page <= maxPages; page += 1) {
     const value = await ask(page)
     const items = read(value)
-    found.push(...items)
+    found = found.concat(items)
     if (lengthOf(value) < perPage || items.some(isLast)) return { found, isComplete: true }
   }
   return { found, isComplete: false }

@@ -2,7 +2,8 @@
  * Asks the API of a git host with a git token. Promises that a token goes only to the address it was given for, never in
  * the clear to a public one; that an answer is bounded; and that nothing of an answer is believed but its form.
  */
-import { type Outbound, OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
+import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
+import { type Outbound, OutboundFailed, OutboundRefused, type OutboundResponse } from '../../lib/net/outbound.ts'
 import { isPrivateHost } from '../../lib/net/private-host.ts'
 import type { Secret } from '../../lib/secret.ts'
 
@@ -45,7 +46,7 @@ export interface HostAnswer {
   value: unknown
 }
 
-/** Parsed on the main thread: a page of requests with long texts has two. */
+/** A page of requests with long texts has two. */
 const maxBytes = 4 << 20
 const maxWaitMs = 3_600_000
 
@@ -75,12 +76,14 @@ const refuse = (status: number, headers: Readonly<Record<string, string>>): void
   throw new GitHostError(code, `The git host answered with status ${status}.`)
 }
 
-const parse = (body: string, truncated: boolean): unknown => {
-  if (body === '') return null
-  try {
-    if (!truncated) return JSON.parse(body)
-  } catch {}
-  throw new GitHostError('refused', 'The response is not that of a git host: check the address of the git token.')
+const notAHost = (): GitHostError =>
+  new GitHostError('refused', 'The response is not that of a git host: check the address of the git token.')
+
+const parse = ({ body, truncated }: OutboundResponse, owner: string, signal: AbortSignal): Promise<unknown> => {
+  if (truncated) throw notAHost()
+  return readLargeJson(body, { mostBytes: maxBytes, owner, signal }).catch((error: unknown) => {
+    throw error instanceof ForeignTextError ? notAHost() : error
+  })
 }
 
 /** Rejects with a `GitHostError` unless the host did it. `accepts`: statuses that are answers too. */
@@ -106,7 +109,7 @@ export const askHost = async (
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
     if (!accepts.includes(answer.status)) refuse(answer.status, answer.headers)
-    return { status: answer.status, value: parse(answer.body, answer.truncated) }
+    return { status: answer.status, value: answer.body === '' ? null : await parse(answer, url.host, signal) }
   } catch (error) {
     if (error instanceof OutboundRefused)
       throw new GitHostError('refused', `The git host cannot be reached: ${error.message}.`, { cause: error })

@@ -2,7 +2,9 @@
  * What a program tells the services beside its own: a JSON file of names and values that it leaves at its end. They
  * become built-in variables of the whole environment.
  */
+
 import { DeploymentError } from '../../lib/errors.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
@@ -23,7 +25,7 @@ const refuse = (why: string): DeploymentError => new DeploymentError('output_ref
 
 const parse = (text: string): Record<string, unknown> => {
   try {
-    const found: unknown = JSON.parse(text)
+    const found = readJson(text)
     if (typeof found === 'object' && found !== null && !Array.isArray(found)) return found as Record<string, unknown>
   } catch {
     throw refuse('is not JSON')

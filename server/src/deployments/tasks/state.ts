@@ -4,6 +4,7 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import type { TaskKey, TaskOutputs } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { DeploymentParts } from '../parts.ts'
@@ -120,23 +121,28 @@ export const markStarted = (claim: TaskClaim, releaseId: string | null, attempt:
     ]),
   )
 
-const serialOf = (text: string): number => {
-  const { serial } = JSON.parse(text) as { serial?: unknown }
-  return typeof serial === 'number' && Number.isSafeInteger(serial) ? serial : 0
-}
-
 export const stateUnknown = (): DeploymentError =>
   new DeploymentError(
     'state_unknown',
     'The container of the run no longer exists, or its state file is damaged: it is unknown what the run did. The state stays locked. Check the resources, then unlock it with a deploy with the action FORCE_UNLOCK.',
   )
 
-const isJson = (text: string): boolean => {
+/** A state may be as large as what a run may leave: only its serial is read of it. */
+const stateBounds = { mostBytes: 64 << 20, mostValues: 20_000_000, mostDepth: 1000 }
+
+/**
+ * Rejects for what is not JSON. Null for a state that is too large to be read: it is kept all the same, because nothing else
+ * knows the resources.
+ */
+const serialIn = async (text: string, owner: string): Promise<number | null> => {
   try {
-    JSON.parse(text)
-    return true
-  } catch {
-    return false
+    const state = await readLargeJson(text, { ...stateBounds, owner, keep: { serial: true } })
+    const { serial } = (state ?? {}) as { serial?: unknown }
+    return typeof serial === 'number' && Number.isSafeInteger(serial) ? serial : 0
+  } catch (error) {
+    if (!(error instanceof ForeignTextError)) throw error
+    if (error.code === 'malformed') throw stateUnknown()
+    return null
   }
 }
 
@@ -149,13 +155,13 @@ interface Holder {
 /** A write of the state that a run left; made outside of the transaction that does it. */
 const stateWrite = async ({ sealer }: Parts, { organizationId, serviceId, lockedBy }: Holder, outputs: TaskOutputs) => {
   const text = textOf(outputs, leftState)
-  if (text !== undefined && !isJson(text)) throw stateUnknown()
+  const serial = text === undefined ? null : await serialIn(text, organizationId)
   const sealed = text === undefined ? null : await sealer.seal(organizationId, place(serviceId), text)
   return async (tx: Queryable): Promise<void> => {
     await tx.query(
       `update task_state set sealed = coalesce($3, sealed), serial = coalesce($4, serial), held_by = null,
          locked_at = null, begun = null, updated_at = clock_timestamp() where id = $1 and held_by = $2`,
-      [serviceId, lockedBy, sealed, text === undefined ? null : serialOf(text)],
+      [serviceId, lockedBy, sealed, serial],
     )
   }
 }

@@ -2,6 +2,7 @@
  * The settings of a service that its cluster's router acts on: which values are valid, and the router's policy that
  * follows from them. A release keeps them as they were set. Pure.
  */
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { isOriginPattern } from '../../router/access/cors.ts'
 import { parseUsers } from '../../router/access/htpasswd.ts'
 import { isSource, listed } from '../../router/access/sources.ts'
@@ -85,7 +86,7 @@ const ownHeaders: ReadonlySet<string> = new Set([
 
 const headersOf = (text: string): Record<string, string> | null => {
   try {
-    const value = JSON.parse(text.trim() === '' ? '{}' : text) as unknown
+    const value = readJson(text.trim() === '' ? '{}' : text)
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return null
     const entries = Object.entries(value)
     const isGood = ([name, content]: [string, unknown]): boolean =>

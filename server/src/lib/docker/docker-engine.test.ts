@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, type TestContext, test } from 'node:test'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { createAuthority } from '../../../test/support/peers/certificates.ts'
 import {
   makeSshKey,
@@ -180,4 +181,40 @@ test('a machine with another host key gets no login, and what is wrong over SSH 
   assert.equal(await problem(open(t, connection)), 'answers')
   await server.changeHostKey()
   assert.match(await problem(open(t, connection)), /host key is not one of those given/)
+})
+
+test('what an engine of another machine sends is counted before it is parsed, and no longer than it may be', async (t) => {
+  const values = `[${'{},'.repeat(1_000_000)}{}]`
+  const row = { Id: 'a', Labels: { own: 'o', other: 'x' }, More: Array(100).fill({}) }
+  const list = JSON.stringify(Array(10_000).fill(row))
+  let sent = 0
+  const socketPath = join(folder, 'hostile.sock')
+  const server = createServer((request, response) => {
+    response.setHeader('content-type', 'application/json')
+    if (request.url === '/containers/json') return response.end(list)
+    if (request.url !== '/version') return response.end(values)
+    const send = (): void => {
+      while (!response.destroyed && sent < 60 << 20) {
+        sent += chunk.length
+        if (!response.write(chunk)) return void response.once('drain', send)
+      }
+      response.end()
+    }
+    return send()
+  }).listen(socketPath)
+  await once(server, 'listening')
+  t.after(() => server.close())
+  const engine = open(t, { kind: 'local', socketPath })
+  const longest = longestParsed(t)
+  for (const path of ['/version', '/info', '/volumes'])
+    await assert.rejects(engine.call('GET', path), (error: Error & { code?: string }) => {
+      assert.equal(error.code, 'engine_unavailable')
+      assert.match(explainEngine(error), /not a Docker engine, or too large/)
+      return true
+    })
+  assert.ok(sent < 16 << 20, 'it was read to its end')
+  const keep = [{ Id: true, Labels: { own: true } }] as const
+  const rows = await engine.call<object[]>('GET', '/containers/json', { keep })
+  assert.deepEqual([rows.length, rows[0]], [10_000, { Id: 'a', Labels: { own: 'o' } }])
+  assert.ok(longest() < list.length / 2)
 })

@@ -6,6 +6,8 @@ import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { type buildConnector, type Dispatcher, Pool } from 'undici'
 import { DeploymentError } from '../errors.ts'
+import type { Keep } from '../foreign-text/keep.ts'
+import { ForeignTextError, readLargeJson, type TextBounds, tryJson, usualBounds } from '../foreign-text/read-json.ts'
 import { pinnedConnector } from '../net/pinned-connector.ts'
 import {
   defaultConnection,
@@ -37,6 +39,8 @@ export interface CallOptions {
   /** Default 30 s; for `stream` it ends with the answer's headers. */
   deadlineMs?: number
   headers?: Record<string, string>
+  /** Of a list, what of it is wanted: then it may be far longer than other answers. */
+  keep?: Keep
 }
 
 export interface Engine {
@@ -97,13 +101,7 @@ const open = (connection: EngineConnection): Transport => {
   return { pool: new Pool('http://engine', { ...limits, connect: { socketPath: connection.socketPath } }), close() {} }
 }
 
-const messageOf = (text: string): string => {
-  try {
-    return String((JSON.parse(text) as { message?: string }).message ?? text)
-  } catch {
-    return text
-  }
-}
+const messageOf = (text: string): string => String((tryJson(text) as { message?: unknown } | null)?.message ?? text)
 
 const queryOf = (query: Record<string, QueryValue> = {}): Record<string, string> =>
   Object.fromEntries(
@@ -130,28 +128,36 @@ const request = (pool: Pool, method: Method, path: string, options: CallOptions,
   })
 }
 
-/** More than any list of an engine; engines of other machines are not ours to trust. */
-const longestAnswer = 64 << 20
+/** Engines of other machines are not ours to trust. More than any list of an engine; what it says about itself is short. */
+const listBounds: TextBounds = { ...usualBounds, mostBytes: 64 << 20, mostValues: 4_000_000 }
+const selfBounds: TextBounds = { ...usualBounds, mostBytes: 256 << 10, mostValues: 10_000 }
+const mostListed = 500_000
 const longestError = 64 << 10
 
-const readText = async (body: Readable, longest: number): Promise<string> => {
+const boundsOf = (path: string, keep: Keep | undefined): TextBounds => {
+  if (keep !== undefined) return listBounds
+  return path === '/version' || path === '/info' ? selfBounds : usualBounds
+}
+
+const readBytes = async (body: Readable, longest: number): Promise<Buffer> => {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of body as AsyncIterable<Buffer>) {
     size += chunk.length
-    if (size > longest) throw new Error('the answer is too long')
+    if (size > longest) throw new ForeignTextError('too_large', `is larger than ${longest} bytes`)
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString()
+  return Buffer.concat(chunks)
 }
 
 const refuse = async (answer: Dispatcher.ResponseData): Promise<never> => {
-  throw new EngineError(answer.statusCode, messageOf(await readText(answer.body, longestError)))
+  throw new EngineError(answer.statusCode, messageOf((await readBytes(answer.body, longestError)).toString()))
 }
 
 /** Without a version in the path the engine answers in its own, so that old and new engines both serve. */
 export const createEngine = (connection: EngineConnection = defaultConnection()): Engine => {
   const { pool, close } = open(connection)
+  const owner = connection.kind === 'local' ? 'engine' : `engine ${connection.host}:${connection.port}`
 
   const guarded = async <T>(options: CallOptions, work: (signal: AbortSignal, arrived: () => void) => Promise<T>) => {
     options.signal?.throwIfAborted()
@@ -176,9 +182,11 @@ export const createEngine = (connection: EngineConnection = defaultConnection())
       guarded(options, async (signal) => {
         const answer = await request(pool, method, path, options, signal)
         if (answer.statusCode >= 400) await refuse(answer)
-        const text = await readText(answer.body, longestAnswer)
-        const json = String(answer.headers['content-type'] ?? '').includes('json')
-        return (json && text !== '' ? JSON.parse(text) : undefined) as T
+        const bounds = boundsOf(path, options.keep)
+        const bytes = await readBytes(answer.body, bounds.mostBytes)
+        const isJson = String(answer.headers['content-type'] ?? '').includes('json') && bytes.length > 0
+        if (!isJson) return undefined as T
+        return (await readLargeJson(bytes, { ...bounds, owner, keep: options.keep, mostKept: mostListed, signal })) as T
       }),
     stream: (method, path, options = {}) =>
       guarded(options, async (signal) => {

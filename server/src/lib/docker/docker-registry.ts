@@ -4,7 +4,7 @@
  */
 import type { Outbound, OutboundResponse } from '../net/outbound.ts'
 import { Secret } from '../secret.ts'
-import { createRegistrySession, isHub, parseObject, RegistryError, readAll, refuseStatus } from './registry-session.ts'
+import { createRegistrySession, isHub, RegistryError, readAll, readObject, refuseStatus } from './registry-session.ts'
 
 export { RegistryError }
 
@@ -26,6 +26,7 @@ export interface RegistryClient {
 
 const pageSize = 100
 const maxPages = 10
+const mostNames = 1000
 const maxBytes = 4 << 20
 const accept = [
   'application/vnd.oci.image.index.v1+json',
@@ -52,13 +53,13 @@ export const createRegistryClient = (
   const ask = (method: 'GET' | 'HEAD', path: string) => session.open(method, path, { maxBytes, headers: { accept } })
 
   const listAll = async (path: string, field: string): Promise<string[]> => {
-    const found: string[] = []
+    let found: string[] = []
     let next: string | null = `${path}?n=${pageSize}`
     for (let page = 0; next !== null && page < maxPages; page += 1) {
       const response = await ask('GET', next)
       const body = await readAll(response)
       refuseStatus(response.status)
-      found.push(...stringsOf(parseObject(body.toString('utf8'))[field]))
+      found = found.concat(stringsOf((await readObject(body, url.host))[field])).slice(0, mostNames)
       next = nextPath(response)
     }
     return found

@@ -1,4 +1,5 @@
 /** What to tell a user of a connection to a Docker engine that failed: one plain sentence, which says what to look at. */
+import { ForeignTextError } from '../foreign-text/foreign-text-error.ts'
 import { causesOf, explainCause, isCertificateError } from '../net/connection-errors.ts'
 import { SshError } from './ssh-tunnel.ts'
 
@@ -27,6 +28,7 @@ export const isRefusedLogin = (error: unknown): boolean =>
 
 export const explainEngine = (error: unknown): string => {
   for (const each of causesOf(error)) {
+    if (each instanceof ForeignTextError) return 'What answers is not a Docker engine, or too large: check the address.'
     const found =
       each instanceof SshError ? ssh(each) : (sockets[String(each.code)] ?? explainCause(each, 'the engine'))
     if (found !== null) return found

@@ -5,6 +5,7 @@
  */
 
 import { Readable } from 'node:stream'
+import { ForeignTextError, readLargeJson } from '../foreign-text/read-json.ts'
 import type { Outbound } from '../net/outbound.ts'
 import type { OutboundStream } from '../net/outbound-stream.ts'
 import { isPrivateHost } from '../net/private-host.ts'
@@ -62,7 +63,18 @@ const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://regi
 const parseChallenge = (header: string): Record<string, string> =>
   Object.fromEntries([...header.matchAll(/(\w+)="([^"]*)"/g)].map(([, name, value]) => [name!.toLowerCase(), value!]))
 
-export const readAll = async ({ body }: OutboundStream): Promise<Buffer> => {
+/** More is not taken for granted. */
+const mostAnnounced = 64 << 20
+
+/** The bytes of an answer, in memory of their own; in memory twice for a moment where their length was not announced. */
+export const readAll = async ({ headers, body }: OutboundStream): Promise<Buffer> => {
+  const announced = Number(headers['content-length'])
+  if (announced > 0 && announced <= mostAnnounced) {
+    const bytes = Buffer.allocUnsafeSlow(announced)
+    let size = 0
+    for await (const chunk of body) size += (chunk as Buffer).copy(bytes, size)
+    return size === announced ? bytes : Buffer.from(bytes.subarray(0, size))
+  }
   const chunks: Buffer[] = []
   for await (const chunk of body) chunks.push(chunk as Buffer)
   return Buffer.concat(chunks)
@@ -71,11 +83,12 @@ export const readAll = async ({ body }: OutboundStream): Promise<Buffer> => {
 const notARegistry = () =>
   new RegistryError('failed', 'The response is not that of a container registry: check its URL.')
 
-export const parseObject = (text: string): Record<string, unknown> => {
-  try {
-    const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
-  } catch {}
+/** The object that a registry has sent, up to the usual bounds. */
+export const readObject = async (bytes: Buffer | string, owner: string): Promise<Record<string, unknown>> => {
+  const value = await readLargeJson(bytes, { owner }).catch((error: unknown) => {
+    throw error instanceof ForeignTextError ? notARegistry() : error
+  })
+  if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
   throw notARegistry()
 }
 
@@ -89,8 +102,8 @@ export const refuseStatus = (status: number): void => {
 }
 
 /** Only these two fields: anything else that an address returns is ignored. */
-const tokenOf = (text: string): string => {
-  const answer = parseObject(text)
+const tokenOf = async (text: string, owner: string): Promise<string> => {
+  const answer = await readObject(text, owner)
   const found = ['token', 'access_token'].map((name) => (Object.hasOwn(answer, name) ? answer[name] : undefined))
   const token = found.find((each) => typeof each === 'string' && /^[\x21-\x7e]{1,65536}$/.test(each))
   if (typeof token !== 'string') throw new RegistryError('failed', "The registry's token service returned no token.")
@@ -160,7 +173,7 @@ export const createRegistrySession = (
     })
     refuseStatus(status)
     if (truncated) throw notARegistry()
-    return tokenOf(body)
+    return tokenOf(body, at.host)
   }
 
   /** What the registry's challenge requires: the login itself, or a token issued for it by another service. */

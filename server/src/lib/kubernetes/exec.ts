@@ -6,6 +6,7 @@
  */
 import type { buildConnector } from 'undici'
 import { WebSocket } from 'ws'
+import { readJson } from '../foreign-text/read-json.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
 export interface Executed {
@@ -30,7 +31,7 @@ interface Status {
 /** Null where the cluster does not say that the command ended by itself. */
 const exitCodeIn = (text: string): number | null => {
   try {
-    const { status, details } = JSON.parse(text) as Status
+    const { status, details } = readJson(text) as Status
     if (status === 'Success') return 0
     const code = details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message
     return typeof code === 'string' && /^\d{1,3}$/.test(code) ? Number(code) : null

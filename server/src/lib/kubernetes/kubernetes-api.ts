@@ -9,6 +9,7 @@
  */
 import type { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
+import { ForeignTextError, readLargeJson } from '../foreign-text/read-json.ts'
 import { type Pin, pinnedConnector } from '../net/pinned-connector.ts'
 import { type Clock, systemClock } from '../time/clock.ts'
 import { type Executed, execute } from './exec.ts'
@@ -77,6 +78,7 @@ export interface ExecCommand {
 
 const defaultDeadlineMs = 10_000
 const longestAnswer = 4 << 20
+const mostValues = 300_000
 const pageSize = 100
 /** Tries of one request that gets a 429. */
 const triesMost = 3
@@ -85,7 +87,7 @@ const connections = 8
 /** Each takes a connection of its own for as long as somebody reads. */
 const streamsMost = 256
 
-const readText = async (body: AsyncIterable<Buffer>): Promise<string> => {
+const readBytes = async (body: AsyncIterable<Buffer>): Promise<Buffer> => {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of body) {
@@ -94,19 +96,18 @@ const readText = async (body: AsyncIterable<Buffer>): Promise<string> => {
       throw new KubernetesError(0, 'The API server of the cluster sends answers that are too long.')
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks).toString()
+  return Buffer.concat(chunks)
 }
 
-const parse = (text: string): unknown => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
+/** Undefined for what is not JSON, or has more values than an answer of this size needs. */
+const parse = (bytes: Buffer, owner: string): Promise<unknown> =>
+  readLargeJson(bytes, { mostBytes: longestAnswer, mostValues, owner }).catch((error: unknown) => {
+    if (error instanceof ForeignTextError) return undefined
+    throw error
+  })
 
-const readAnswer = async ({ statusCode, body }: Dispatcher.ResponseData): Promise<unknown> => {
-  const answer = parse(await readText(body))
+const readAnswer = async ({ statusCode, body }: Dispatcher.ResponseData, owner: string): Promise<unknown> => {
+  const answer = await parse(await readBytes(body), owner)
   if (statusCode < 200 || statusCode > 299) throw refusedBy(statusCode, answer)
   if (typeof answer === 'object' && answer !== null) return answer
   throw new KubernetesError(0, 'What answers at this address is not the API server of a Kubernetes cluster.')
@@ -205,13 +206,13 @@ const sendPatiently = async (
 }
 
 const createStream =
-  (send: Send, clock: Pick<Clock, 'sleep'>): KubernetesApi['stream'] =>
+  (send: Send, clock: Pick<Clock, 'sleep'>, owner: string): KubernetesApi['stream'] =>
   async (path, { query, signal: outer, deadlineMs = defaultDeadlineMs } = {}) => {
     using late = limitTime(clock, deadlineMs)
     const signal = outer === undefined ? late.signal : AbortSignal.any([outer, late.signal])
     try {
       const answer = await sendPatiently(() => send({ method: 'GET', path }, query, signal, true), clock, signal)
-      if (answer.statusCode !== 200) await readAnswer(answer)
+      if (answer.statusCode !== 200) await readAnswer(answer, owner)
       return answer.body
     } catch (error) {
       outer?.throwIfAborted()
@@ -225,6 +226,7 @@ export const createKubernetesApi = (
   clock: Pick<Clock, 'sleep'> = systemClock,
 ): KubernetesApi => {
   const { send, run, close } = createSender(access, pin)
+  const owner = `cluster ${access.host}:${access.port}`
   /** By its deadline, with a `KubernetesError` for whatever goes wrong. */
   const within = async <T>(options: AskOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     using late = limitTime(clock, options.deadlineMs ?? defaultDeadlineMs)
@@ -240,11 +242,11 @@ export const createKubernetesApi = (
     within(
       options,
       async (signal) =>
-        (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal))) as T,
+        (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal), owner)) as T,
     )
 
   const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<Listed<T>> => {
-    const items: T[] = []
+    let items: T[] = []
     let resourceVersion = ''
     let next: string | undefined
     // A cluster may send fewer at once than it is asked for, but not one after the other.
@@ -258,7 +260,7 @@ export const createKubernetesApi = (
       }
       const answer: Page<T> = await ask<Page<T>>({ method: 'GET', path }, { ...options, query })
       const page = Array.isArray(answer.items) ? answer.items.slice(0, query.limit) : []
-      items.push(...page)
+      items = items.concat(page)
       resourceVersion = String(answer.metadata?.resourceVersion ?? '')
       const more = page.length === 0 ? undefined : answer.metadata?.continue
       next = typeof more === 'string' && more !== '' ? more : undefined
@@ -292,7 +294,7 @@ export const createKubernetesApi = (
           throw error
         },
       ),
-    stream: createStream(send, clock),
+    stream: createStream(send, clock, owner),
     exec: (path, command, options = {}) => within(options, (signal) => run(path, command, signal)),
     close,
   }

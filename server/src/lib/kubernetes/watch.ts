@@ -7,6 +7,8 @@
  * 404 and others of our own making).
  */
 import type { Readable } from 'node:stream'
+import { readLargeJson } from '../foreign-text/read-json.ts'
+import { readLines } from '../foreign-text/read-lines.ts'
 import type { Clock } from '../time/clock.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
@@ -36,16 +38,11 @@ interface WireEvent<T> {
   object: T & { metadata?: { resourceVersion?: unknown }; code?: unknown }
 }
 
-/** Lines of JSON, however the bytes are cut. */
 async function* parseLines<T>(stream: Readable): AsyncGenerator<T> {
-  let rest = ''
-  stream.setEncoding('utf8')
-  for await (const chunk of stream) {
-    const lines = (rest + chunk).split('\n')
-    rest = lines.pop()!
-    if (rest.length > longestEvent) throw new KubernetesError(0, 'The cluster sent an event that is too long.')
-    for (const line of lines) if (line.trim() !== '') yield JSON.parse(line) as T
-  }
+  const tooLong = (): Error => new KubernetesError(0, 'The cluster sent an event that is too long.')
+  const bounds = { mostBytes: 2 * longestEvent, owner: 'events of a cluster' }
+  for await (const lines of readLines(stream, { longest: longestEvent, tooLong }))
+    for (const line of lines) if (line.trim() !== '') yield (await readLargeJson(line, bounds)) as T
 }
 
 const passing = new Set([0, 410, 429])

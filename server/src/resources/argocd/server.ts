@@ -2,6 +2,8 @@
  * An Argo CD as seen through its own API: whether it answers, what a token may see there, and which clusters it deploys
  * to. Requests go through the outbound policy; only the few fields below are read.
  */
+import type { Keep } from '../../lib/foreign-text/keep.ts'
+import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed } from '../../lib/net/outbound.ts'
 
 /** A cluster that an Argo CD deploys to, with the address that it uses for it. */
@@ -28,13 +30,18 @@ const failed = (reason: NonNullable<Findings['reason']>): Findings => ({ status:
 
 const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
 
-const parse = (text: string): Json | null => {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
+/** Of lists, only this is read. */
+const keep: Keep = {
+  items: [{ server: true, name: true, spec: { destination: { server: true, name: true } } }],
+}
+
+const parse = async (text: string, owner: string): Promise<Json | null> => {
+  const options = { mostBytes: maxBytes, mostValues: 1_000_000, owner, keep }
+  const value = await readLargeJson(text, options).catch((error: unknown) => {
+    if (error instanceof ForeignTextError) return null
+    throw error
+  })
+  return isObject(value) ? value : null
 }
 
 const itemsOf = ({ items }: Json): Json[] => (Array.isArray(items) ? items.filter(isObject) : [])
@@ -73,14 +80,14 @@ export const askArgo = async (outbound: Outbound, address: string, token: string
   try {
     const version = await get('/api/version')
     const refused = judgeStatus(version.status)
-    if (refused !== null || parse(version.body) === null) return refused ?? failed('unreachable')
+    if (refused !== null || (await parse(version.body, address)) === null) return refused ?? failed('unreachable')
     const answer = await get('/api/v1/applications?fields=items.metadata.name,items.spec.destination')
-    const applications = parse(answer.body)
+    const applications = await parse(answer.body, address)
     const wrong = judgeStatus(answer.status)
     if (wrong !== null || applications === null) return wrong ?? failed('unreachable')
     // A token may see applications but not the clusters they go to.
     const clusters = await get('/api/v1/clusters')
-    const known = clusters.status === 200 ? (parse(clusters.body) ?? {}) : {}
+    const known = clusters.status === 200 ? ((await parse(clusters.body, address)) ?? {}) : {}
     const items = itemsOf(applications)
     return { status: 'connected', appCount: items.length, destinations: destinationsOf(items, itemsOf(known)) }
   } catch (error) {

@@ -81,7 +81,7 @@ const hosts = createServer((request, response) => {
   asked.push(`${request.headers.authorization} ${request.url}`)
   const answer = answers[request.url!]
   const status = request.headers.authorization !== 'Bearer right' ? 401 : answer === undefined ? 404 : 200
-  response.writeHead(status).end(JSON.stringify(answer ?? {}))
+  response.writeHead(status).end(typeof answer === 'string' ? answer : JSON.stringify(answer ?? {}))
 }).listen(0, '127.0.0.1')
 await once(hosts, 'listening')
 const origin = `http://127.0.0.1:${(hosts.address() as { port: number }).port}`
@@ -129,6 +129,25 @@ test('every provider lists the repositories that a token sees, page by page', as
   // A token is not an account, or clients would show it twice.
   for (const path of ['/account/gitAuthProvider', `${base}/account/gitAuthProvider`])
     assert.deepEqual((await call('GET', path)).body, { results: [] })
+})
+
+test('what a git host sends is counted before it is parsed, and no list of it is too long for us', async (t) => {
+  const path = '/gitlab/projects?membership=true&simple=true&order_by=id&per_page=100&page=1'
+  const id = await newToken('GITLAB')
+  const list = () => call('GET', `${base}/account/gitlab/repository?gitTokenId=${id}`)
+  t.after(() => {
+    answers[path] = [gitlab]
+    delete answers[path.replace('&page=1', '&page=2')]
+  })
+  answers[path] = `[${'{},'.repeat(1_300_000)}{}]`
+  const refused = await list()
+  assert.deepEqual([refused.status, refused.body.code], [400, 'git_unreachable'])
+  assert.match(refused.body.message, /not that of a git host/)
+  // As many as may be parsed are more than a call can have arguments.
+  answers[path] = `[${'{},'.repeat(90_000)}{}]`
+  answers[path.replace('&page=1', '&page=2')] = []
+  const { status, body } = await list()
+  assert.deepEqual([status, body.results.length <= 1000], [200, true])
 })
 
 test('branches of a private repository are read from it with the token', async () => {

@@ -151,11 +151,11 @@ const recordOf = (provider: Provider, item: Json): ProviderRepository => {
 export const listRepositories = async (context: Context, name: ProviderName): Promise<ProviderRepository[]> => {
   const provider: Provider = providers[name]
   const token = await readProviderToken(context, name)
-  const found: ProviderRepository[] = []
+  let found: ProviderRepository[] = []
   const signal = AbortSignal.timeout(patienceMs)
   for (let page = 1; page <= maxPages; page += 1) {
-    const items = provider.itemsOf(await ask(context, token, provider.list(token, page), signal))
-    found.push(...items.map((item) => recordOf(provider, item)))
+    const items = provider.itemsOf(await ask(context, token, provider.list(token, page), signal)).slice(0, pageSize)
+    found = found.concat(items.map((item) => recordOf(provider, item)))
     if (items.length < pageSize) break
   }
   return found

@@ -3,6 +3,7 @@
  * module declares. A scanner, not an evaluator: what a value is computed from is answered as it is written. Pure, and
  * linear in the text.
  */
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 
 interface Entry {
   name: string
@@ -112,7 +113,7 @@ const plainValue = (body: string): string => {
   const rest = body.slice(end).trim()
   if (end > 0 && (rest === '' || endOfComment(rest, 0) === rest.length)) {
     try {
-      return String(JSON.parse(body.slice(0, end)))
+      return String(readJson(body.slice(0, end)))
     } catch {
       return body.slice(0, end)
     }
@@ -126,7 +127,7 @@ const plainValue = (body: string): string => {
 export const readValues = (path: string, text: string): Record<string, string> => {
   if (path.endsWith('.json')) {
     try {
-      const found: unknown = JSON.parse(text)
+      const found = readJson(text)
       if (typeof found !== 'object' || found === null || Array.isArray(found)) return {}
       const asText = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
       return Object.fromEntries(Object.entries(found).map(([name, value]) => [name, asText(value)]))

@@ -43,9 +43,9 @@ const state = JSON.stringify({
   ].filter((each) => each !== null),
 })
 
-test('a state tells its resources by address, and none of its secrets', () => {
+test('a state tells its resources by address, and none of its secrets', async () => {
   const id = newId()
-  const found = resourcesIn(state, id, '2026-01-01T00:00:00.000Z')
+  const found = await resourcesIn(state, id, '2026-01-01T00:00:00.000Z', 'x')
   assert.deepEqual(
     found.map(({ address, mode, attributes }) => [address, mode, attributes]),
     [
@@ -60,7 +60,7 @@ test('a state tells its resources by address, and none of its secrets', () => {
   assert.doesNotMatch(JSON.stringify(found), /canary/)
 })
 
-test('what is not a state tells nothing', () => {
+test('what is not a state tells nothing', async () => {
   for (const text of ['', 'null', '[]', '{"resources":"x"}', '{"resources":[{"type":"a","name":"b"}]}'])
-    assert.deepEqual(resourcesIn(text, newId(), ''), [], text)
+    assert.deepEqual(await resourcesIn(text, newId(), '', 'x'), [], text)
 })

@@ -5,6 +5,9 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { OneOf, Open, Results, Text, Timestamp } from '../../api/operations/schema.ts'
+import { conflict } from '../../lib/errors.ts'
+import type { Keep } from '../../lib/foreign-text/keep.ts'
+import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { idOf } from '../../lib/ids.ts'
 
 const named = ['id', 'name', 'arn', 'region', 'location', 'zone', 'self_link', 'urn'] as const
@@ -58,15 +61,36 @@ const attributesOf = (type: string, { attributes, sensitive_attributes: paths }:
 const keyOf = (key: unknown): string =>
   typeof key === 'number' ? `[${key}]` : typeof key === 'string' ? `[${JSON.stringify(key)}]` : ''
 
-/** The resources in the text of a state; none in what is not one. Pure. */
-export const resourcesIn = (text: string, serviceId: string, at: string): Resource[] => {
-  let state: { resources?: unknown }
-  try {
-    state = (JSON.parse(text) ?? {}) as { resources?: unknown }
-  } catch {
-    return []
-  }
-  const all = (Array.isArray(state.resources) ? state.resources : []) as StateResource[]
+const keep: Keep = {
+  resources: [
+    {
+      ...{ mode: true, type: true, name: true, provider: true, module: true },
+      instances: [
+        {
+          index_key: true,
+          attributes: Object.fromEntries(named.map((name) => [name, true])),
+          sensitive_attributes: 'any',
+        },
+      ],
+    },
+  ],
+}
+
+/** All of a state that is shown; nothing of what is not one. */
+const readShown = async (text: string, owner: string): Promise<StateResource[]> => {
+  const bounds = { mostBytes: 64 << 20, mostValues: 4_000_000, mostKept: 500_000, owner, keep }
+  const state = await readLargeJson(text, bounds).catch((error: unknown) => {
+    if (!(error instanceof ForeignTextError)) throw error
+    if (error.code === 'malformed') return {}
+    throw conflict('state_too_large', 'The state of this service is too large to list its resources.')
+  })
+  const { resources } = (state ?? {}) as { resources?: unknown }
+  return Array.isArray(resources) ? (resources as StateResource[]) : []
+}
+
+/** The resources in the text of a state; none in what is not one. `owner`: the organization whose state it is. */
+export const resourcesIn = async (text: string, serviceId: string, at: string, owner: string): Promise<Resource[]> => {
+  const all = await readShown(text, owner)
   const found = all.flatMap((resource): Resource[] => {
     const { type, name, provider, module: inModule } = resource
     if (typeof type !== 'string' || typeof name !== 'string') return []
@@ -128,6 +152,11 @@ export const listTerraformResources: Operation = operation({
   ),
   async run(context) {
     const state = await readState(context as Context)
-    return { results: state === null ? [] : resourcesIn(state.text, context.node.id, state.at) }
+    return {
+      results:
+        state === null
+          ? []
+          : await resourcesIn(state.text, context.node.id, state.at, context.principal.organizationId),
+    }
   },
 })

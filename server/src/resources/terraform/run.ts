@@ -2,6 +2,7 @@
  * How a terraform service runs: how its image is built, what each action runs in it, and the files it gets. The program
  * in the image is `slipway-module` (builds/tool-script.sh). Pure.
  */
+
 import {
   type DeployableKind,
   mainTask,
@@ -12,6 +13,7 @@ import {
 } from '../../deployments/deployments.ts'
 import { machineLabelsIn } from '../../facets/settings/placement.ts'
 import { buildLimitsIn, chosenGraceMs, toolImageIn } from '../../facets/settings/settings.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { type GitRepositorySpec, plainPath, rootOf } from '../service/git-source.ts'
 
 export type TerraformSpec = {
@@ -114,7 +116,7 @@ const task = (kept: TerraformSpec): TaskSpec => {
 const meantBy = (text: string): unknown => {
   if (!/^\s*[[{]/.test(text)) return text
   try {
-    return JSON.parse(text) as unknown
+    return readJson(text)
   } catch {
     return text
   }

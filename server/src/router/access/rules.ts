@@ -141,6 +141,5 @@ export const dressed = (passed: string[], added: readonly string[]): string[] =>
   const kept: string[] = []
   for (let index = 0; index < passed.length; index += 2)
     if (!names.has(passed[index]!.toLowerCase())) kept.push(passed[index]!, passed[index + 1]!)
-  kept.push(...added)
-  return kept
+  return kept.concat(added)
 }

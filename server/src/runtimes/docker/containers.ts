@@ -1,6 +1,7 @@
 /** What the engine says about our containers, in our own types. */
 
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
+import type { Keep } from '../../lib/foreign-text/keep.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
 import { labelOf, labels, networkName, parsePlace, taskIdIn } from './describe.ts'
@@ -53,6 +54,10 @@ export interface Containers {
   /** What the row says by itself, and where the instance is reached. */
   instanceOf(row: NamedRow): Instance
 }
+
+/** An image can have any number of labels of its own, and the engine lists them all. */
+const ownLabels: Keep = Object.fromEntries(Object.values(labels).map((name) => [name, true]))
+const keep: Keep = [{ Id: true, Names: [true], State: true, Created: true, Labels: ownLabels, NetworkSettings: 'any' }]
 
 export type NamedRow = Pick<ContainerRow, 'Id' | 'Names' | 'State' | 'Labels'>
 
@@ -200,7 +205,7 @@ export const createContainers = ({
     list: async (labelled = {}, { tasks = false, signal } = {}) => {
       const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
       const query = { all: true, filters: JSON.stringify({ label: wanted }) }
-      const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query, signal })
+      const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query, signal, keep })
       return tasks ? rows : rows.filter((row) => taskOf(row) === undefined)
     },
     describe: (rows) => Promise.all(rows.map(describeOne)),

@@ -1,6 +1,9 @@
 /** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
 import type { Readable } from 'node:stream'
 import { type Engine, engineUnavailable } from '../../lib/docker/docker-engine.ts'
+import type { Keep } from '../../lib/foreign-text/keep.ts'
+import { readLargeJson } from '../../lib/foreign-text/read-json.ts'
+import { readLines } from '../../lib/foreign-text/read-lines.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { LastExit, RuntimeEvent } from '../runtime.ts'
 import { labels, taskIdIn } from './describe.ts'
@@ -69,16 +72,15 @@ const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null 
 /** Labels of a container are in its events. */
 const maxEventLength = 8 << 20
 
-/** Lines of JSON → values, however the bytes are cut. */
-export async function* parseJsonLines<T>(stream: Readable): AsyncGenerator<T> {
-  let rest = ''
-  stream.setEncoding('utf8')
-  for await (const chunk of stream) {
-    const lines = (rest + chunk).split('\n')
-    rest = lines.pop()!
-    if (rest.length > maxEventLength) throw new Error('the engine sent an event that is too long')
-    for (const line of lines) if (line.trim() !== '') yield JSON.parse(line) as T
-  }
+const attributes: Keep = Object.fromEntries(['name', 'exitCode', ...Object.values(labels)].map((name) => [name, true]))
+const keep: Keep = { Action: true, timeNano: true, Actor: { ID: true, Attributes: attributes } }
+
+/** Events of the engine, however the bytes are cut; of a large one only what is kept. */
+export async function* readEvents<T = WireEvent>(stream: Readable, kept: Keep = keep): AsyncGenerator<T> {
+  const tooLong = (): Error => new Error('the engine sent an event that is too long')
+  const bounds = { mostBytes: 2 * maxEventLength, mostValues: 1_000_000, owner: 'events of an engine', keep: kept }
+  for await (const lines of readLines(stream, { longest: maxEventLength, tooLong }))
+    for (const line of lines) if (line.trim() !== '') yield (await readLargeJson(line, bounds)) as T
 }
 
 export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Events => {
@@ -112,7 +114,7 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
 
   const pump = async (stream: Readable, abort: AbortController): Promise<void> => {
     try {
-      for await (const wire of parseJsonLines<WireEvent>(stream)) {
+      for await (const wire of readEvents(stream)) {
         const event = toEvent(wire)
         if (event === null) continue
         remember(event)

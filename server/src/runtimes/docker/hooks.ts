@@ -3,10 +3,12 @@
  * are in labels, so that whoever ends or watches a container knows them. Run at least once: also again, where the
  * process that had begun one has died.
  */
+
 import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { explainExitCode } from '../../lib/exit-codes.ts'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { ContainerRow } from './containers.ts'
 import { labelOf, labels } from './describe.ts'
@@ -22,7 +24,7 @@ const leastGraceMs = 2000
 /** Null for anything but a list of words: anybody may have written the label. */
 export const parseCommand = (text: string | undefined): string[] | null => {
   try {
-    const value: unknown = JSON.parse(text ?? 'null')
+    const value = readJson(text ?? 'null')
     const isCommand = Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === 'string')
     return isCommand ? (value as string[]) : null
   } catch {

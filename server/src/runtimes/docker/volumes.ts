@@ -2,8 +2,10 @@
  * Volumes of services, and their sizes. The engine makes a volume with its first container and limits its size if the
  * filesystem of its data has project quotas; only an attempt tells. It can neither change nor add a limit later.
  */
+
 import { createHash } from 'node:crypto'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import type { Keep } from '../../lib/foreign-text/keep.ts'
 import type { OwnedVolume } from '../owned.ts'
 import { type ContainerBody, labelOf, labels, type Mount, volumeName } from './describe.ts'
 
@@ -16,6 +18,7 @@ export interface VolumeRow {
 }
 
 const deadlineMs = 10_000
+const volumesKeep: Keep = { Volumes: [{ Name: true, CreatedAt: true, Labels: 'any', Options: 'any' }] }
 
 const isRefusedSize = (error: unknown): boolean =>
   isEngineError(error) && /no quota support|project quota|invalid option/i.test(error.message)
@@ -55,7 +58,10 @@ export const createVolumes = (engine: Engine, ownerId: string) => {
   const list = async (labelled: Record<string, string> = {}): Promise<VolumeRow[]> => {
     const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
     const query = { filters: JSON.stringify({ label: wanted }) }
-    return (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query })).Volumes ?? []
+    return (
+      (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query, keep: volumesKeep })).Volumes ??
+      []
+    )
   }
   const removeProbe = () => ignoreGone(engine.call('DELETE', `/volumes/${probe}`))
   const ask = async (): Promise<boolean> => {

@@ -1,4 +1,5 @@
 /** Pods as instances: what the cluster says of them, and what has changed between two looks. Pure. */
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Instance, InstanceState, LastExit, RuntimeEvent } from '../runtime.ts'
 import { annotations, containerName, labels } from './manifests/describe.ts'
 import type { Found } from './objects.ts'
@@ -77,7 +78,7 @@ const stateOf = (pod: Pod): InstanceState => {
 
 const portsIn = (text: string | undefined): number[] => {
   try {
-    const ports: unknown = JSON.parse(text ?? '[]')
+    const ports = readJson(text ?? '[]')
     return Array.isArray(ports) ? ports.filter((port) => Number.isInteger(port)) : []
   } catch {
     return []

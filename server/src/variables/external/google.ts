@@ -1,6 +1,8 @@
 /** Values of Google Cloud Secret Manager, with the key of a service account. */
+
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { SignJWT } from 'jose'
+import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { OutboundResponse } from '../../lib/net/outbound.ts'
 import { refuseUnusualKey } from '../../lib/usual-key.ts'
 import {
@@ -34,7 +36,7 @@ const badFile = (): SecretFailed => new SecretFailed('its `json_credentials` are
 const accountOf = (text: string): Account => {
   try {
     const json = text.trimStart().startsWith('{') ? text : Buffer.from(text, 'base64').toString()
-    const { client_email, private_key, private_key_id } = JSON.parse(json) as Record<string, unknown>
+    const { client_email, private_key, private_key_id } = readJson(json) as Record<string, unknown>
     if (typeof client_email !== 'string' || typeof private_key !== 'string') throw badFile()
     const key = createPrivateKey(private_key)
     if (key.asymmetricKeyType !== 'rsa' || refuseUnusualKey(key) !== null) throw badFile()

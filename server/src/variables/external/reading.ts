@@ -1,4 +1,5 @@
 /** What all secret managers have in common: how they are asked, what a value may be, and how a failure is told. */
+import { tryJson } from '../../lib/foreign-text/read-json.ts'
 import type { Outbound, OutboundRequest, OutboundResponse } from '../../lib/net/outbound.ts'
 import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
 
@@ -49,12 +50,8 @@ export const askManager = async (
 /** The fields of a JSON answer. Whatever else it is has none. */
 export const fieldsOf = ({ body, truncated }: OutboundResponse): Record<string, unknown> => {
   if (truncated) throw new SecretFailed('its answer is larger than a secret can be')
-  try {
-    const value = JSON.parse(body) as unknown
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
+  const value = tryJson(body)
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 }
 
 export const isTemporary = (status: number): boolean => status === 429 || status >= 500

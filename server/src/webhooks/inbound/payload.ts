@@ -1,7 +1,8 @@
 /**
- * What a git host says was pushed. Pure. Only a reason to look at the repository: whatever is deployed is read from
+ * What a git host says was pushed. Only a reason to look at the repository: whatever is deployed is read from
  * there. Texts are bounded and cleaned, because they are shown.
  */
+import { readDelivery } from './read-delivery.ts'
 import type { Envelope, Headers, Host } from './verify.ts'
 
 export interface PushedBranch {
@@ -125,20 +126,18 @@ export const isPush = ({ host, event }: Envelope): boolean => shapes[host].event
 export const isRequest = ({ host, event }: Envelope): boolean => shapes[host].requests.includes(event)
 
 /** Hosts send JSON, or a form that has it in the field `payload`. */
-const parse = (headers: Headers, body: Buffer): unknown => {
-  const isForm = String(headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded')
-  const sent = body.toString('utf8')
-  return JSON.parse(isForm ? (new URLSearchParams(sent).get('payload') ?? '') : sent)
-}
+const formFieldOf = (headers: Headers): string | undefined =>
+  String(headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded') ? 'payload' : undefined
 
-/** Null if the body is not one that this host sends. */
-export const readPush = ({ host }: Envelope, headers: Headers, body: Buffer): Push | null => {
-  let parsed: unknown
-  try {
-    parsed = parse(headers, body)
-  } catch {
-    return null
-  }
+/** Null if the body is not one that this host sends. `owner`: whose webhook it is. The body is empty afterwards. */
+export const readPush = async (
+  { host }: Envelope,
+  headers: Headers,
+  body: Buffer,
+  owner: string,
+): Promise<Push | null> => {
+  const parsed = await readDelivery(body, owner, formFieldOf(headers))
+  if (parsed === undefined) return null
   const shape = shapes[host]
   const paths = [...new Set(shape.paths(parsed).map(pathOf))].filter((path) => path !== '' && isName(path, 2048))
   if (paths.length === 0) return null

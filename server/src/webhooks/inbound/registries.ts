@@ -1,9 +1,10 @@
 /**
- * What registries tell of images that were pushed, and whether they know the secret of the webhook. Pure. None of them
+ * What registries tell of images that were pushed, and whether they know the secret of the webhook. None of them
  * signs what it sends, so the secret comes along: in a header (Harbor, Docker's own registry), or in the address (Docker
  * Hub). GitHub signs, as for everything else (verify.ts). Only a reason to ask the registry what the tag is now.
  */
 import { createHmac } from 'node:crypto'
+import { readDelivery } from './read-delivery.ts'
 import { type Envelope, type Headers, isSame, textOf } from './verify.ts'
 
 export interface PushedImage {
@@ -88,14 +89,9 @@ const shapes: readonly ((body: unknown) => Named[])[] = [
 const isPath = (path: string): boolean => /^[a-z0-9]([a-z0-9._/-]{0,254})$/.test(path)
 const isTag = (tag: string): boolean => /^\w[\w.-]{0,127}$/.test(tag)
 
-/** Null if the body is not one that a registry sends; [] if it tells of something else. */
-export const readImages = (body: Buffer): PushedImage[] | null => {
-  let parsed: unknown
-  try {
-    parsed = JSON.parse(body.toString('utf8'))
-  } catch {
-    return null
-  }
+/** Null if the body is not one that a registry sends; [] if it tells of something else. The body is empty afterwards. */
+export const readImages = async (body: Buffer, owner: string): Promise<PushedImage[] | null> => {
+  const parsed = await readDelivery(body, owner)
   if (typeof parsed !== 'object' || parsed === null) return null
   return shapes
     .flatMap((shape) => shape(parsed))

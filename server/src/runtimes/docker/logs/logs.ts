@@ -72,7 +72,7 @@ const mergedMost = 10_000
 const keepLast = async (batches: Batches, count: number): Promise<LogLine[]> => {
   let last: LogLine[] = []
   for await (const lines of batches) {
-    last.push(...lines)
+    for (const line of lines) last.push(line)
     if (last.length > 2 * count + 1000) last = last.slice(-count)
   }
   return count === 0 ? [] : last.slice(-count)

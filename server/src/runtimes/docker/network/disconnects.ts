@@ -1,10 +1,13 @@
 /** Containers that are disconnected from a network, as the engine says so: also at each of their ends. */
 import type { Engine } from '../../../lib/docker/docker-engine.ts'
-import { parseJsonLines } from '../events.ts'
+import type { Keep } from '../../../lib/foreign-text/keep.ts'
+import { readEvents } from '../events.ts'
 
 interface WireEvent {
   Actor?: { Attributes?: { container?: string } }
 }
+
+const keep: Keep = { Actor: { Attributes: { container: true } } }
 
 /** Until aborted; rejects when the engine's events end. */
 export const watchDisconnects = async (
@@ -15,7 +18,7 @@ export const watchDisconnects = async (
   // These events have no labels of ours to choose them by.
   const filters = JSON.stringify({ type: ['network'], event: ['disconnect'] })
   const stream = await engine.stream('GET', '/events', { query: { filters }, signal })
-  for await (const { Actor } of parseJsonLines<WireEvent>(stream)) {
+  for await (const { Actor } of readEvents<WireEvent>(stream, keep)) {
     const id = Actor?.Attributes?.container
     if (typeof id === 'string') onDisconnect(id)
   }

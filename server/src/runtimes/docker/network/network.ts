@@ -3,8 +3,10 @@
  * reach it, we assign the addresses; otherwise (an engine elsewhere, or a network of an earlier version) the engine
  * does, and publishes ports for us.
  */
+
 import { type Engine, ignoreGone, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import type { Keep } from '../../../lib/foreign-text/keep.ts'
 import { labels, networkName } from '../describe.ts'
 import { isBridgeGone, isBridgeHere, ownSubnets } from './bridge.ts'
 import { freeSubnets, type IpamConfig, layOut, type Subnet, subnetOf } from './subnets.ts'
@@ -16,6 +18,8 @@ export interface NetworkRow {
   Labels: Record<string, string> | null
   IPAM?: { Config: IpamConfig[] | null }
 }
+
+const networksKeep: Keep = [{ Id: true, Name: true, Created: true, Labels: 'any', IPAM: { Config: 'any' } }]
 
 export interface Networks {
   /**
@@ -61,7 +65,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
   const known = new Map<string, Promise<Subnet | null>>()
 
   const find = (filters: Record<string, string[]>) =>
-    engine.call<NetworkRow[]>('GET', '/networks', { query: { filters: JSON.stringify(filters) } })
+    engine.call<NetworkRow[]>('GET', '/networks', { query: { filters: JSON.stringify(filters) }, keep: networksKeep })
   const named = async (name: string) => (await find({ name: [name] })).filter((network) => network.Name === name)
 
   const create = (environmentId: string, subnet?: string) =>
@@ -123,7 +127,10 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
   const giveWay = async (environmentId: string, { Id, IPAM }: NetworkRow): Promise<boolean> => {
     if (subnetOf(IPAM?.Config) !== null) return false
     const filters = JSON.stringify({ label: [`${labels.environment}=${environmentId}`] })
-    const containers = await engine.call<unknown[]>('GET', '/containers/json', { query: { all: true, filters } })
+    const containers = await engine.call<unknown[]>('GET', '/containers/json', {
+      query: { all: true, filters },
+      keep: [{ Id: true }],
+    })
     return containers.length === 0 && (await removeUnused(Id))
   }
 

@@ -1,4 +1,5 @@
 /** Parses the label of a liveness probe, which anybody may have written. Pure. */
+import { tryJson } from '../../../lib/foreign-text/read-json.ts'
 import type { Probe } from '../../runtime.ts'
 
 type Fields = Record<string, unknown>
@@ -26,11 +27,7 @@ const parseCheck = (value: unknown): Probe['check'] | null => {
 }
 
 const parse = (text: string): Fields => {
-  try {
-    return fieldsOf(JSON.parse(text))
-  } catch {
-    return {}
-  }
+  return fieldsOf(tryJson(text))
 }
 
 /** Null for anything but a whole probe. */

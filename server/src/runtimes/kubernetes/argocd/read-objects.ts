@@ -1,5 +1,7 @@
 /** What an app has made in the namespace of its environment: what was applied, and what there is. */
+
 import { forEachParallel } from '../../../lib/concurrency/parallel.ts'
+import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import type { AppObject, AppObjects } from '../../apps.ts'
 import type { Found, Objects } from '../objects.ts'
 import { kindsOfApps } from './manifests.ts'
@@ -16,7 +18,7 @@ const isText = (text: string): boolean => text.length <= longestText
 /** As Argo CD keeps it beside what it applies. */
 const targetOf = ({ metadata }: Found): string => {
   try {
-    const text = JSON.stringify(JSON.parse(metadata.annotations?.[appliedName] ?? ''))
+    const text = JSON.stringify(readJson(metadata.annotations?.[appliedName] ?? ''))
     return isText(text) ? text : ''
   } catch {
     return ''

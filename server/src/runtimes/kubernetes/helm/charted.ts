@@ -2,7 +2,10 @@
  * What a chart makes, as objects: read from the text that helm renders, and judged before anything is applied. Pure.
  * Everything here is a stranger's: the chart's, and the values'.
  */
+
 import { DeploymentError } from '../../../lib/errors.ts'
+import { ForeignTextError, readJson, refuseExcess } from '../../../lib/foreign-text/read-json.ts'
+import { splitLines } from '../../../lib/foreign-text/split-lines.ts'
 
 export interface ChartedObject {
   apiVersion: string
@@ -27,10 +30,33 @@ export const refuse = (message: string): never => {
   throw new DeploymentError('chart_refused', message)
 }
 
+const mostLines = 500_000
+/** All objects together: they are parsed by the event loop. */
+const mostValues = 400_000
+
+const bounded = <T>(read: () => T): T => {
+  try {
+    return read()
+  } catch (error) {
+    if (!(error instanceof ForeignTextError) || error.code === 'malformed') throw error
+    return refuse(`What the chart makes ${error.message}: it is too large.`)
+  }
+}
+
+const linesIn = (text: string): string[] => bounded(() => splitLines(text, mostLines))
+
+/** The values of lines of JSON, counted together before the first is parsed. `begin`: only of lines that begin so. */
+export const parseLines = (text: string, begin = ''): unknown[] => {
+  bounded(() => refuseExcess(text, { mostBytes: text.length, mostValues, mostDepth: 200 }))
+  return linesIn(text)
+    .filter((line) => line.trim() !== '' && line.startsWith(begin))
+    .map((line) => readJson(line, { mostBytes: line.length, mostValues, mostDepth: 200 }))
+}
+
 /** The documents of what helm prints; those without content are left out. In time linear in the text. */
 export const splitDocuments = (text: string): string[] => {
   const documents: string[][] = [[]]
-  for (const line of text.split('\n')) {
+  for (const line of linesIn(text)) {
     if (/^---(\s|$)/.test(line)) documents.push([line.slice(3)])
     else documents.at(-1)!.push(line)
   }
@@ -65,12 +91,9 @@ const flatten = (value: unknown, depth = 0): ChartedObject[] => {
   return [value]
 }
 
-/** Objects of lines of JSON, one for each document. */
-export const readObjects = (lines: string): ChartedObject[] => {
-  const found = lines
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .flatMap((line) => flatten(JSON.parse(line)))
+/** Objects of lines of JSON, one for each document. `begin`: other lines are left out. */
+export const readObjects = (lines: string, begin = ''): ChartedObject[] => {
+  const found = parseLines(lines, begin).flatMap((value) => flatten(value))
   if (found.length > mostObjects)
     refuse(`The chart makes ${found.length} objects: at most ${mostObjects} are possible.`)
   return found

@@ -1,5 +1,7 @@
 /** What helm is asked about a release: its revisions, what it made, the way back and the end. */
+
 import { DeploymentError } from '../../../lib/errors.ts'
+import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import type { KubernetesAccess } from '../../../lib/kubernetes/kubeconfig.ts'
 import type { KubernetesApi } from '../../../lib/kubernetes/kubernetes-api.ts'
 import { readObjects } from './charted.ts'
@@ -59,7 +61,7 @@ export const kubeconfigOf = (
 }
 
 const parseHistory = (text: string): HelmRevision[] => {
-  const rows = JSON.parse(text) as Record<string, unknown>[]
+  const rows = readJson(text) as Record<string, unknown>[]
   const word = (value: unknown): string => (typeof value === 'string' ? value.slice(0, 500) : '')
   return rows
     .map((row) => ({
@@ -91,12 +93,7 @@ export const installedObjects = async (
     ...{ timeoutMs: shortMs, maxOutput: 16 << 20 },
     signal,
   })
-  return readObjects(
-    text
-      .split('\n')
-      .filter((line) => line.startsWith('{'))
-      .join('\n'),
-  )
+  return readObjects(text, '{')
 }
 
 export const removeRelease = async (session: HelmSession, { release, namespace }: HelmPlace, options: HelmOptions) => {

@@ -3,7 +3,8 @@
  * have made of it; from here on it is JSON, and a chart of exactly these objects is what is installed: a chart that
  * renders something else the second time gains nothing.
  */
-import { type ChartedObject, readObjects, refuse, splitDocuments } from './charted.ts'
+import { readJson } from '../../../lib/foreign-text/read-json.ts'
+import { type ChartedObject, parseLines, readObjects, refuse, splitDocuments } from './charted.ts'
 import type { HelmSession } from './tool.ts'
 
 export interface ChartToRender {
@@ -60,11 +61,7 @@ const convert = async (
     ...{ timeoutMs: renderMs, maxOutput: 3 * longestRendered },
     signal,
   })
-  const found = printed
-    .split('\n')
-    .filter((line) => line.startsWith('{"'))
-    .map((line) => JSON.parse(line) as Converted)
-    .sort((left, right) => (left.path < right.path ? -1 : 1))
+  const found = (parseLines(printed, '{"') as Converted[]).sort((left, right) => (left.path < right.path ? -1 : 1))
   if (found.length !== documents.length) refuse('The chart makes YAML that cannot be read.')
   for (const { content } of found)
     if (typeof content.Error === 'string' && content.kind === undefined)
@@ -96,7 +93,7 @@ export const render = async (session: HelmSession, chart: ChartToRender): Promis
   )
   const [crdDocuments, documents] = [splitDocuments(crds), splitDocuments(rendered)]
   const [facts, ...lines] = await convert(session, [described, ...crdDocuments, ...documents], signal)
-  const { name, version, appVersion } = JSON.parse(facts!) as Record<string, unknown>
+  const { name, version, appVersion } = readJson(facts!) as Record<string, unknown>
   return {
     ...{ name: textOf(name), version: textOf(version), appVersion: textOf(appVersion) },
     crds: readObjects(lines.slice(0, crdDocuments.length).join('\n')),

@@ -2,7 +2,9 @@
  * Single values by their path, as `helm --set`, `--set-string` and `--set-json` take them, as one tree. They are not
  * given to helm as arguments, because everybody on a machine reads those, and variables may be secret. Pure.
  */
+
 import { DeploymentError } from '../../../lib/errors.ts'
+import { readJson } from '../../../lib/foreign-text/read-json.ts'
 
 export type Pair = readonly [path: string, value: string]
 
@@ -77,7 +79,7 @@ const put = (tree: Tree, parts: readonly (string | number)[], value: unknown): v
 
 const parseJson = (path: string, text: string): unknown => {
   try {
-    return JSON.parse(text)
+    return readJson(text)
   } catch {
     return refuse(path, 'is not JSON')
   }

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { readLines } from '../../../lib/foreign-text/read-lines.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import { normalizeTime } from '../../log-time.ts'
 import type { LogLine } from '../../runtime.ts'
@@ -19,17 +20,7 @@ export interface ReadOptions {
 
 const longestLine = 1 << 20
 async function* linesOf(stream: Readable): AsyncGenerator<string> {
-  let rest = ''
-  stream.setEncoding('utf8')
-  for await (const chunk of stream) {
-    const lines = (rest + chunk).split('\n')
-    rest = lines.pop()!
-    yield* lines
-    if (rest.length <= longestLine) continue
-    yield rest
-    rest = ''
-  }
-  if (rest !== '') yield rest
+  for await (const lines of readLines(stream, { longest: longestLine, hasOpenEnd: true })) yield* lines
 }
 
 /** `2026-01-02T03:04:05.6Z text`; what has no time has none to be sorted by. */

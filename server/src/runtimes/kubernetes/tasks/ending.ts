@@ -1,5 +1,7 @@
 /** How an execution ended, from its pod or as it was written down, and what it left. Pure. */
+
 import { DeploymentError } from '../../../lib/errors.ts'
+import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import type { Task, TaskEnd, TaskOutputs } from '../../runtime.ts'
 import { annotations } from '../manifests/describe.ts'
 import { longestMessage } from '../manifests/task.ts'
@@ -35,7 +37,7 @@ export const endingIn = ({ metadata }: Found): Ending | null => {
   const text = metadata.annotations?.[annotations.end]
   if (text === undefined) return null
   try {
-    const { exitCode, oomKilled, timedOut, left } = JSON.parse(text) as Ending
+    const { exitCode, oomKilled, timedOut, left } = readJson(text) as Ending
     return {
       exitCode: Number(exitCode),
       oomKilled: oomKilled === true,

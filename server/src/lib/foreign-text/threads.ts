@@ -1,0 +1,130 @@
+/**
+ * Threads that read text of strangers. Promises that a text costs the event loop no more than handing it over; that a
+ * thread has limits of memory and time, and is ended when it exceeds one; and turns: two texts are read at once, at most
+ * one of each owner. A thread is kept for a moment, unless what it read was large, whose memory it would keep.
+ */
+import { Worker } from 'node:worker_threads'
+import { createSemaphore } from '../concurrency/semaphore.ts'
+import { ForeignTextError } from './foreign-text-error.ts'
+import type { Told, Wanted } from './serve-reads.ts'
+
+const places = 2
+/** Of those who have none, when all places are taken. */
+const most = 4
+const lingerMs = 10_000
+const largeBytes = 1 << 20
+
+export interface ThreadLimits {
+  heapMb: number
+  /** For one text, and for waiting until it is its turn. */
+  timeMs: number
+}
+
+export interface ReadOptions {
+  owner: string
+  signal?: AbortSignal | undefined
+}
+
+interface Idle {
+  worker: Worker
+  ending: NodeJS.Timeout
+}
+
+const tooSlow = (): ForeignTextError => new ForeignTextError('too_slow', 'could not be read in time')
+
+/** Only memory of its own can be handed over; smaller buffers share theirs. */
+const ownMemory = (text: Buffer | string): ArrayBuffer[] =>
+  typeof text !== 'string' && text.byteLength === text.buffer.byteLength ? [text.buffer as ArrayBuffer] : []
+
+const valueIn = <Value>(told: Told<Value>): Value => {
+  if (told.kind === 'value') return told.value
+  if (told.kind === 'refused') throw new ForeignTextError(told.code, told.message)
+  throw new Error(`a thread could not read a text: ${told.message}`)
+}
+
+const explain = (error: unknown): unknown =>
+  (error as { code?: unknown } | null)?.code === 'ERR_WORKER_OUT_OF_MEMORY'
+    ? new ForeignTextError('too_large', 'needs more memory than is allowed for it')
+    : error
+
+/** What a thread says of one text. Rejects if it ends instead, or at `signal`. */
+const answerOf = <Value>(worker: Worker, signal: AbortSignal): Promise<Told<Value>> => {
+  const { promise, resolve, reject } = Promise.withResolvers<Told<Value>>()
+  const onExit = (): void => reject(new Error('a thread ended while it read a text'))
+  const onAbort = (): void => reject(signal.reason)
+  worker.once('message', resolve).once('error', reject).once('exit', onExit)
+  signal.addEventListener('abort', onAbort, { once: true })
+  return promise.finally(() => {
+    worker.off('message', resolve).off('error', reject).off('exit', onExit)
+    signal.removeEventListener('abort', onAbort)
+  })
+}
+
+/** `program` is a module that calls `serveReads`. */
+export const createThreads = <Job, Value>(program: URL, { heapMb, timeMs }: ThreadLimits) => {
+  const inTurn = createSemaphore(places, 1, most)
+  const idle: Idle[] = []
+
+  const take = (): Worker => {
+    const found = idle.pop()
+    if (found !== undefined) {
+      clearTimeout(found.ending)
+      found.worker.ref()
+      return found.worker
+    }
+    const worker = new Worker(program, {
+      resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
+      env: {},
+      execArgv: [],
+    })
+    // One that fails while nobody waits for it.
+    worker.on('error', () => {})
+    worker.on('exit', () => forget(worker))
+    return worker
+  }
+  const forget = (worker: Worker): void => {
+    const index = idle.findIndex((each) => each.worker === worker)
+    if (index !== -1) clearTimeout(idle.splice(index, 1)[0]!.ending)
+  }
+  const keep = (worker: Worker): void => {
+    worker.unref()
+    const ending = setTimeout(() => {
+      forget(worker)
+      void worker.terminate()
+    }, lingerMs)
+    ending.unref()
+    idle.push({ worker, ending })
+  }
+
+  return {
+    /** Bytes are handed over: they are empty afterwards. Rejects with a `ForeignTextError`, or the signal's reason. */
+    async read(text: Buffer | string, job: Job, { owner, signal }: ReadOptions): Promise<Value> {
+      const isLarge = text.length > largeBytes
+      const waiting = AbortSignal.timeout(timeMs)
+      const reading = async (): Promise<Value> => {
+        const worker = take()
+        const late = AbortSignal.timeout(timeMs)
+        let isWell = false
+        try {
+          const answer = answerOf<Value>(worker, signal === undefined ? late : AbortSignal.any([signal, late]))
+          worker.postMessage({ text, job } satisfies Wanted<Job>, ownMemory(text))
+          const told = await answer
+          isWell = true
+          return valueIn(told)
+        } catch (error) {
+          signal?.throwIfAborted()
+          throw late.aborted ? tooSlow() : explain(error)
+        } finally {
+          if (isWell && !isLarge && idle.length < places) keep(worker)
+          else void worker.terminate()
+        }
+      }
+      const asked = signal === undefined ? waiting : AbortSignal.any([signal, waiting])
+      try {
+        return await inTurn(owner, reading, { signal: asked })
+      } catch (error) {
+        throw error === waiting.reason ? tooSlow() : error
+      }
+    },
+  }
+}

@@ -1,0 +1,12 @@
+/** The JSON of a delivery, which anybody can send who has an own webhook. */
+import { ForeignTextError, readLargeJson, usualBounds } from '../../lib/foreign-text/read-json.ts'
+
+/** Real ones have some kilobytes; a push of many commits has some ten thousand values. */
+const mostBytes = 5 << 20
+
+/** Undefined for what cannot be read. `formField`: the field that has the JSON, of a form. */
+export const readDelivery = (body: Buffer, owner: string, formField?: string): Promise<unknown> =>
+  readLargeJson(body, { ...usualBounds, mostBytes, owner, formField }).catch((error: unknown) => {
+    if (error instanceof ForeignTextError) return undefined
+    throw error
+  })
