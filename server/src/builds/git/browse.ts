@@ -2,7 +2,7 @@
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
 import { maxCommitBytes, parseCommit, unreadCommit } from './commit.ts'
-import { explainGit, refMissing } from './errors.ts'
+import { askedHost, explainGit, refMissing } from './errors.ts'
 import { isCommitId } from './names.ts'
 import { withObjects } from './objects.ts'
 import type { Git } from './process.ts'
@@ -94,7 +94,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     const known = await readHistory(mirror, commitId, count)
     if (known.length >= count || !(await remote.isShallow(mirror))) return known
     const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal, count)
-    if (code !== 0) throw explainGit(stderr, new URL(source.url).hostname)
+    if (code !== 0) throw explainGit(stderr, askedHost(source))
     return readHistory(mirror, commitId, count)
   }
 

@@ -12,6 +12,7 @@ import type { Browser, Commit, GitSource } from '../builder.ts'
 import { createBrowser } from './browse.ts'
 import { maxCommitBytes, parseCommit } from './commit.ts'
 import {
+  askedHost,
   branchMissing,
   explainGit,
   explainLimits,
@@ -213,7 +214,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       }
       if (result.code === 0 || isNotHandedOut(result.stderr))
         throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
-      throw explainGit(result.stderr, new URL(source.url).hostname)
+      throw explainGit(result.stderr, askedHost(source))
     })
 
   const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {

@@ -10,7 +10,7 @@ import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
 import type { GitLogin, GitSource } from '../builder.ts'
-import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
+import { askedHost, explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
 import type { Git, GitConfig } from './process.ts'
@@ -116,7 +116,7 @@ export const createRemote = (
     try {
       return (await untilAborted(network.check(url), signal)).address
     } catch (error) {
-      throw signal.aborted ? error : explainOutbound(error, url.hostname)
+      throw signal.aborted ? error : explainOutbound(error, askedHost(source))
     }
   }
 
