@@ -120,7 +120,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       const mirror = mirrorOf(source)
       const found = await locked(mirror, signal, () => deepen(source, mirror, head, count, signal))
       const refs = await remote.listRefs(source, timeoutMs, true, signal)
-      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id) }))
+      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id, source.branch) }))
     },
     async heads(source, branches, signal) {
       for (const branch of branches) validate({ ...source, branch })

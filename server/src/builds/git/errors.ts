@@ -149,6 +149,9 @@ export const explainOutbound = (error: unknown, asked: AskedHost): unknown => {
 export const explainLimits = (stderr: string): DeploymentError | null =>
   outOfMemory.test(stderr) ? refused(tooMuchMemory) : null
 
+/** The repository has no reference of this name. */
+export const isMissingRef = (stderr: string): boolean => /couldn't find remote ref/i.test(stderr)
+
 /** The server does not serve a commit by its id: its branch must be fetched instead. */
 export const isNotHandedOut = (stderr: string): boolean =>
   /not our ref|unadvertised object|no such remote ref|couldn't find remote ref|not allow request/i.test(stderr)

@@ -28,10 +28,12 @@ import { withObjects } from './objects.ts'
 import { type Git, GitFailed } from './process.ts'
 import {
   createRemote,
+  describeRef,
   findTag,
   type GitLimits,
   type GitNetwork,
   hash,
+  headOf,
   type StoredRepositories,
   usualLimits,
   validate,
@@ -200,7 +202,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     return last === undefined ? null : readCommit(mirror, last).catch(() => null)
   }
 
-  const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
+  /** `from`: what the source's name is in the repository, for messages. */
+  const bring = async (
+    source: GitSource,
+    mirror: string,
+    commitId: string,
+    from: string,
+    signal: AbortSignal,
+  ): Promise<Commit> =>
     withLock(lock, mirror, signal, async () => {
       await prepare(mirror)
       const there = await readCommit(mirror, commitId)
@@ -213,12 +222,12 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
         return commit
       }
       if (result.code === 0 || isNotHandedOut(result.stderr))
-        throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
+        throw refMissing(`Commit ${commitId.slice(0, 12)} is not in the ${from} of the repository.`)
       throw explainGit(result.stderr, askedHost(source))
     })
 
-  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
-    const tag = findTag(refs, commitId)
+  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string, preferred: string): string => {
+    const tag = findTag(refs, commitId, preferred)
     tags.set(`${mirror} ${commitId}`, tag)
     return tag
   }
@@ -230,7 +239,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
       const refs = await remote.listRefs(source, limits.askAgainMs, true, signal)
-      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
+      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id, source.branch) }
     } catch (error) {
       if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
       throw error
@@ -242,14 +251,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
-    const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
+    const commitId = source.commitId ?? headOf(refs, source.branch)
     if (commitId === undefined) throw noBranch(source, await browser.branches(source, signal).catch(() => []))
-    const tag = learnTag(mirror, refs, commitId)
+    const tag = learnTag(mirror, refs, commitId, source.branch)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
     // A given commit has already been looked for.
     const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
-    return there ?? bring(source, mirror, commitId, signal)
+    return there ?? bring(source, mirror, commitId, describeRef(refs, source.branch), signal)
   }
 
   const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
@@ -284,7 +293,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {
         validate(source)
-        return (await remote.listRefs(source, timeoutMs, false, signal)).get(`refs/heads/${source.branch}`) ?? null
+        return headOf(await remote.listRefs(source, timeoutMs, false, signal), source.branch) ?? null
       } catch {
         return null
       }

@@ -10,7 +10,7 @@ import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
 import type { GitLogin, GitSource } from '../builder.ts'
-import { askedHost, explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
+import { askedHost, explainOutbound, isMissingRef, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
 import type { Git, GitConfig } from './process.ts'
@@ -84,10 +84,19 @@ const connectionConfig = (source: GitSource, address: string): GitConfig => {
   return config
 }
 
-/** The tag of a commit; '' if it has none. */
-export const findTag = (refs: Refs, commitId: string): string => {
-  for (const [ref, id] of refs)
-    if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
+const [heads, tags] = ['refs/heads/', 'refs/tags/'] as const
+
+/** The commit of the branch of this name, else of the tag of this name; undefined without either. */
+export const headOf = (refs: Refs, name: string): string | undefined => refs.get(heads + name) ?? refs.get(tags + name)
+
+/** `branch main` or `tag v1`: what a name is in the repository. */
+export const describeRef = (refs: Refs, name: string): string =>
+  `${!refs.has(heads + name) && refs.has(tags + name) ? 'tag' : 'branch'} ${name}`
+
+/** The tag of a commit, the one called `preferred` first; '' if it has none. */
+export const findTag = (refs: Refs, commitId: string, preferred = ''): string => {
+  if (refs.get(tags + preferred) === commitId) return preferred
+  for (const [ref, id] of refs) if (id === commitId && ref.startsWith(tags)) return ref.slice(tags.length)
   return ''
 }
 
@@ -144,11 +153,11 @@ export const createRemote = (
   }
 
   const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal): Promise<Refs> =>
-    askRefs(source, timeoutMs, [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/'] : [])], signal)
+    askRefs(source, timeoutMs, [heads + source.branch, withTags ? tags : tags + source.branch], signal)
 
   const listBranches = async (source: GitSource, timeoutMs: number, signal: AbortSignal): Promise<string[]> => {
-    const refs = await askRefs(source, timeoutMs, ['refs/heads/'], signal)
-    return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
+    const refs = await askRefs(source, timeoutMs, [heads], signal)
+    return [...refs.keys()].map((ref) => ref.slice(heads.length))
   }
 
   const listHeads = async (
@@ -157,9 +166,14 @@ export const createRemote = (
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<Map<string, string>> => {
-    const names = branches.map((branch) => `refs/heads/${branch}`)
+    const names = branches.flatMap((branch) => [heads + branch, tags + branch])
     const refs = await askRefs(source, timeoutMs, names, signal)
-    return new Map([...refs].map(([ref, id]) => [ref.slice('refs/heads/'.length), id]))
+    return new Map(
+      branches.flatMap((branch) => {
+        const id = headOf(refs, branch)
+        return id === undefined ? [] : [[branch, id]]
+      }),
+    )
   }
 
   /** Aborts a fetch whose mirror grows too large. */
@@ -206,12 +220,10 @@ export const createRemote = (
     const result = await download(source, mirror, some, signal)
     if (result.code === 0 || !isNotHandedOut(result.stderr)) return result
     const whole = (await isShallow(mirror)) ? ['--unshallow'] : []
-    return download(
-      source,
-      mirror,
-      [...whole, '--end-of-options', source.url, `+refs/heads/${source.branch}:${ref}`],
-      signal,
-    )
+    const fetchAll = (kind: string) =>
+      download(source, mirror, [...whole, '--end-of-options', source.url, `+${kind}${source.branch}:${ref}`], signal)
+    const branch = await fetchAll(heads)
+    return branch.code !== 0 && isMissingRef(branch.stderr) ? fetchAll(tags) : branch
   }
 
   return { listRefs, listBranches, listHeads, fetchCommit, isShallow }

@@ -6,7 +6,7 @@
 import { DeploymentError } from '../../lib/errors.ts'
 import type { GitSource } from '../builder.ts'
 import { committedAt, maxCommitBytes } from './commit.ts'
-import { askedHost, explainGit, refMissing, refused } from './errors.ts'
+import { askedHost, explainGit, isMissingRef, refMissing, refused } from './errors.ts'
 import { isCommitId } from './names.ts'
 import { type Objects, withObjects } from './objects.ts'
 import type { Git } from './process.ts'
@@ -93,7 +93,7 @@ const bring = async (work: Work, source: GitSource, commitId: string): Promise<v
     }
   }
   const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal)
-  if (/couldn't find remote ref/i.test(stderr)) throw refMissing(`It has no branch ${source.branch}.`)
+  if (isMissingRef(stderr)) throw refMissing(`It has no branch ${source.branch}.`)
   if (code === 0 && (await isThere(work, commitId))) return
   throw code === 0
     ? refused(`Commit ${commitId.slice(0, 12)} is not in its repository.`)
