@@ -130,12 +130,35 @@ test('credentials go to submodules of the same host alone', async () => {
   })
 })
 
+test('a submodule that is named for SSH is fetched by the address of the same host, with the token of that alone', async () => {
+  const parent = 'https://git.example:8443/team/app.git'
+  const cases = [
+    ['git@git.example:team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['git@GIT.example:/team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['ssh://git@git.example:2222/team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['git@other.example:team/lib.git', 'https://other.example/team/lib.git'],
+    ['ssh://git@other.example/team/lib.git', 'https://other.example/team/lib.git'],
+  ] as const
+  for (const [url, address] of cases) assert.equal(submoduleUrl(parent, url), address)
+  const credentials = new Secret(auth)
+  const [own, ownId] = await create(closed, { 'own.txt': '' })
+  const [name] = await create(closed, { '.gitmodules': modules({ own: `git@127.0.0.1:${own}.git` }) })
+  await link(closed, name, { own: ownId })
+  assert.deepEqual((await contentOf(from(closed, name, { credentials }))).files, ['.gitmodules', 'own/own.txt'])
+})
+
 const hostileUrls = [
   'file:///etc',
   '/etc',
   'ext::sh -c id',
-  'ssh://git@h/a',
-  'git@h:a/b',
+  'ssh://root@h/a',
+  'ssh://git@h:x/a',
+  'ssh://git@-oProxyCommand=id/a',
+  'git@-oProxyCommand=id:a',
+  'git@h:a/../b',
+  'git@h:a?b',
+  'git@user:word@h:a',
+  'root@h:a/b',
   'git://h/a',
   '-x',
   '--upload-pack=id',

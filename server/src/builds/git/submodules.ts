@@ -132,7 +132,7 @@ const fetchOne = async (work: Work, parent: GitSource, module: Submodule, commit
   const url = submoduleUrl(parent.url, module.url)
   if (url === null)
     throw refused(
-      `The URL of the submodule ${path} is not a plain https address: change it in .gitmodules, or skip submodules with the setting ${skipSetting}.`,
+      `The URL of the submodule ${path} is neither a plain https address nor one of git@host: change it in .gitmodules, or skip submodules with the setting ${skipSetting}.`,
     )
   work.count += 1
   if (work.count > maxSubmodules || depth >= maxDepth) throw tooMany()
