@@ -9,7 +9,8 @@ import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
-import type { GitLogin, GitSource } from '../builder.ts'
+import type { GitSource } from '../builder.ts'
+import { credentialsFor, mayReceive } from './credential-reach.ts'
 import { askedHost, explainOutbound, isMissingRef, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers, mirrorSize } from './mirror-folder.ts'
 import { internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
@@ -55,10 +56,6 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
   if (commitId !== undefined && !isCommitId(commitId))
     throw refused('The commit id must be 40 or 64 hexadecimal digits.')
 }
-
-/** Whether the login of the repository at `own` may be sent to this address. */
-export const mayReceive = ({ origins }: GitLogin, own: string, url: string): boolean =>
-  (origins ?? [new URL(own).origin]).includes(new URL(url).origin)
 
 /** The credentials, only for their own repository's URL; null if there are none. */
 const authorization = (source: GitSource, address: string): string | null => {
@@ -107,6 +104,22 @@ const notKept: StoredRepositories = {
   },
 }
 
+/** Runs git against the network; only the caller's own abort is passed on unchanged. */
+const talk = async (
+  git: Git,
+  source: GitSource,
+  args: string[],
+  timeoutMs: number,
+  { config, signal }: { config: GitConfig; signal: AbortSignal },
+) => {
+  try {
+    return await git.run(args, { config, signal, timeoutMs })
+  } catch (error) {
+    if (!(error instanceof ExecTimeout)) throw error
+    throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
+  }
+}
+
 export const createRemote = (
   git: Git,
   network: GitNetwork,
@@ -129,16 +142,6 @@ export const createRemote = (
     }
   }
 
-  /** Runs git against the network; only the caller's own abort is passed on unchanged. */
-  const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
-    try {
-      return await git.run(args, { config, signal, timeoutMs })
-    } catch (error) {
-      if (!(error instanceof ExecTimeout)) throw error
-      throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
-    }
-  }
-
   const askRefs = async (
     source: GitSource,
     timeoutMs: number,
@@ -150,6 +153,15 @@ export const createRemote = (
     const login = source.credentials === undefined ? null : authorization(source, await addressOf(source, signal))
     const headers: Record<string, string> = login === null ? {} : { authorization: login }
     return readRefs({ url: source.url, headers, names, timeoutMs, signal })
+  }
+
+  /** Headers with the source's credentials for another address; none where they may not go. */
+  const authorize = async (source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>> => {
+    const { organizationId, branch } = source
+    const sent: GitSource = { organizationId, branch, url, ...credentialsFor(source, url) }
+    if (sent.credentials === undefined) return {}
+    const login = authorization(sent, await addressOf(sent, signal))
+    return login === null ? {} : { authorization: login }
   }
 
   const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal): Promise<Refs> =>
@@ -193,7 +205,7 @@ export const createRemote = (
     const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
     const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
     try {
-      return await talk(source, all, limits.fetchMs, config, both)
+      return await talk(git, source, all, limits.fetchMs, { config, signal: both })
     } catch (error) {
       await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
       if (tooLarge.signal.aborted) await git.remove([mirror])
@@ -226,5 +238,5 @@ export const createRemote = (
     return branch.code !== 0 && isMissingRef(branch.stderr) ? fetchAll(tags) : branch
   }
 
-  return { listRefs, listBranches, listHeads, fetchCommit, isShallow }
+  return { authorize, listRefs, listBranches, listHeads, fetchCommit, isShallow }
 }
