@@ -19,7 +19,7 @@ export interface LfsParts {
   authorize(source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>>
   /** Of a mirror with all that was fetched into it. */
   maxMirrorBytes: number
-  /** Mirrors that were emptied for a commit: emptying them again would not make more room. */
+  /** Mirrors that were just emptied for a commit: emptying them again would not make more room. */
   emptied: { get(key: string): string | undefined; set(key: string, text: string): void }
 }
 
@@ -82,9 +82,12 @@ const refuseWithoutRoom = async (
   { source, commitId }: Owner,
   bytes: number,
 ): Promise<void> => {
-  if ((await mirrorSize(mirror)) + bytes <= maxMirrorBytes) return
   const key = `${mirror} ${commitId}`
-  if (bytes > maxMirrorBytes || emptied.get(key) !== undefined || internalIdIn(source.url) !== null)
+  const wasEmptied = emptied.get(key) !== undefined
+  // The next deployment of this commit may find the mirror full of others again.
+  emptied.set(key, '')
+  if ((await mirrorSize(mirror)) + bytes <= maxMirrorBytes) return
+  if (bytes > maxMirrorBytes || wasEmptied || internalIdIn(source.url) !== null)
     throw refused(
       `with what else is fetched of the repository it has more than ${megabytes(maxMirrorBytes)}, which is the limit.`,
     )

@@ -262,6 +262,11 @@ test('the sizes of pointers count before anything is fetched, and a full mirror 
   assert.equal((await refusal(contentOf(moving, {}, roomy))).code, 'git_ref_missing')
   const { log } = await contentOf(moving, {}, roomy)
   assert.match(log, /Fetching 1 file of Git LFS/)
+  const before = { ...moving, commitId: await open.git(`r${made}`, ['rev-parse', 'main~1']) }
+  assert.equal((await refusal(contentOf(before, {}, roomy))).code, 'git_ref_missing')
+  await contentOf(before, {}, roomy)
+  assert.equal((await refusal(contentOf(moving, {}, roomy))).code, 'git_ref_missing')
+  await contentOf(moving, {}, roomy)
   await Promise.all([small, tight, roomy].map((each) => each.close()))
 })
 
