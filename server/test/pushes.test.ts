@@ -262,14 +262,14 @@ test('a webhook for a git token concerns only what is read with it, and keeps it
   assert.equal(wrong.status, 400)
 })
 
-test('only the branch that a service follows counts; tags and deleted branches do not', async () => {
+test('only the branch that a service follows counts; other tags and deleted branches do not', async () => {
   const { environmentId, path } = await newScene({})
   source.head = newCommit()
   for (const told of [{ branch: 'other' }, { after: '0'.repeat(40) }]) {
     const answer = await send(hook.path, pushDelivery('github', { path, ...told }, hook.secret))
     assert.deepEqual([answer.status, answer.body.repositories], [202, 0])
   }
-  const tag = pushBody('github', { path }).replace('refs/heads/', 'refs/tags/')
+  const tag = pushBody('github', { path }).replace('refs/heads/', 'refs/tags/other-')
   assert.equal((await send(hook.path, sign('github', tag, hook.secret))).body.repositories, 0)
   const form = new URLSearchParams({ payload: pushBody('github', { path }) }).toString()
   const { headers, body } = sign('github', form, hook.secret)

@@ -16,6 +16,7 @@ export interface GitSource {
   /** Whose copy of the repository it is: organizations never share what they fetched. */
   organizationId: string
   url: string
+  /** Of a branch, or of a tag if there is no such branch. */
   branch: string
   /** The full commit id (40 or 64 hex digits); default the branch's head. */
   commitId?: string
@@ -131,7 +132,10 @@ export interface Browser {
     most: { files: number; bytes: number },
     signal: AbortSignal,
   ): Promise<{ path: string; content: Buffer }[]>
-  /** The heads of these branches now; the source's own branch does not matter. Missing ones are left out. */
+  /**
+   * The heads of these branches now, or the commits of tags of these names; the source's own branch does not matter.
+   * Missing ones are left out.
+   */
   heads(source: GitSource, branches: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>
   /**
    * The paths in which the source's commit differs from an earlier one; null if that cannot be said, because the earlier

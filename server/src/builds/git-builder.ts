@@ -4,7 +4,7 @@
  */
 import { DeploymentError } from '../lib/errors.ts'
 import type { Builder, BuildRequest, ImageBuilder } from './builder.ts'
-import type { Sources } from './sources.ts'
+import { partOf, type Sources } from './sources.ts'
 
 export interface BuilderParts {
   sources: Sources
@@ -47,8 +47,8 @@ export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder
   async build(request, onLog, signal) {
     const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {
-      const { source, commitId, skipSubmodules } = request
-      if (skipSubmodules !== true) await sources.fetchSubmodules(source, commitId, onLog, signal)
+      const { source, commitId } = request
+      await sources.fetchContent(source, commitId, partOf(request), onLog, signal)
       return build(request, onLog, signal)
     })
   },

@@ -7,11 +7,13 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { Log } from '../lib/log.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Database } from '../store/database.ts'
+import type { BuildRequest } from './builder.ts'
 import { createMirrors, type Mirrors } from './git/git.ts'
 import type { RoomLimits } from './git/mirror-room.ts'
 import { openGitPlace } from './git/place.ts'
 import { createGit } from './git/process.ts'
 import { type GitLimits, type GitNetwork, usualLimits } from './git/remote.ts'
+import type { ContentPart } from './lfs/complete.ts'
 import type { PreparationLimits } from './preparation/limits.ts'
 import { createPreparation, type Preparation } from './preparation/preparation.ts'
 import { sweepIntakes } from './pushed/intake.ts'
@@ -40,6 +42,16 @@ export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withS
   /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
   prepare(): Preparation
 }
+
+/** What a build reads of a commit. A tool gets the whole repository: modules refer to others outside their folder. */
+export const partOf = ({
+  rootPath,
+  dockerfilePath,
+  tool,
+  skipSubmodules = false,
+}: Pick<BuildRequest, 'rootPath' | 'dockerfilePath' | 'tool' | 'skipSubmodules'>): ContentPart => ({
+  ...{ rootPath, dockerfilePath, isWhole: tool !== undefined, skipSubmodules },
+})
 
 const started = new Date(Date.now() - performance.now())
 
@@ -95,7 +107,7 @@ export const createSources = (parts: SourceParts): Sources => {
     changes: async (...args) => (await ready()).mirrors.changes(...args),
     folders: async (...args) => (await ready()).mirrors.folders(...args),
     folder: async (...args) => (await ready()).mirrors.folder(...args),
-    fetchSubmodules: async (...args) => (await ready()).mirrors.fetchSubmodules(...args),
+    fetchContent: async (...args) => (await ready()).mirrors.fetchContent(...args),
     files: async (...args) => (await ready()).mirrors.files(...args),
     prepare() {
       let made: Promise<Preparation> | undefined
@@ -106,8 +118,7 @@ export const createSources = (parts: SourceParts): Sources => {
       return {
         async read(what, signal) {
           const { mirrors } = await ready()
-          const isWhole = what.skipSubmodules !== true
-          const commitId = isWhole ? await mirrors.contentOf(what.source, what.commitId) : what.commitId
+          const commitId = await mirrors.contentOf(what.source, what.commitId, partOf(what))
           return (await preparation()).read({ ...what, commitId }, signal)
         },
         context: async (...args) => (await preparation()).context(...args),

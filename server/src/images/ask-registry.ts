@@ -115,7 +115,7 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   const headers = { accept: acceptedTypes }
   const answer = await session.open('GET', `/v2/${name}/manifests/${tag}`, { maxBytes: maxManifestBytes, headers })
   const bytes = await readAll(answer)
-  refuseStatus(answer.status)
+  refuseStatus(answer)
   const digest = digestOf(bytes)
   const told = answer.headers['docker-content-digest']
   if ((isDigest(tag) && tag !== digest) || (isDigest(told) && told !== digest))

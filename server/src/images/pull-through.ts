@@ -96,8 +96,9 @@ const headBlob = (response: ServerResponse, digest: string, size: number, from: 
 const wrong = (what: string) => new ImageRefused('image_refused', `its registry sent ${what}`)
 
 /** Where the response begins: a registry may send everything though less was requested. */
-const startOf = ({ status, headers }: OutboundStream, from: number): number => {
-  refuseStatus(status)
+const startOf = (answer: OutboundStream, from: number): number => {
+  const { status, headers } = answer
+  refuseStatus(answer)
   if (status !== 206) return 0
   if (!(headers['content-range'] ?? '').startsWith(`bytes ${from}-`))
     throw wrong('a different part of a layer than requested')

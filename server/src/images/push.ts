@@ -54,7 +54,7 @@ const silenceMs = 60_000
 /** One that is forgotten is compressed and asked for once more. */
 const mostKnown = 10_000
 
-const finish = async (answer: OutboundStream): Promise<OutboundStream> => {
+const finish = async <T extends OutboundStream>(answer: T): Promise<T> => {
   answer.body.resume()
   await new Promise<void>((resolve, reject) => answer.body.once('close', resolve).once('error', reject))
   return answer
@@ -64,7 +64,7 @@ const finish = async (answer: OutboundStream): Promise<OutboundStream> => {
 const accept = async (asked: Promise<OutboundStream>, wanted: readonly number[]): Promise<OutboundStream> => {
   const answer = await finish(await asked)
   if (!wanted.includes(answer.status)) {
-    refuseStatus(answer.status)
+    refuseStatus(answer)
     throw new RegistryError('failed', `The registry answered with status ${answer.status}.`)
   }
   return answer
@@ -88,9 +88,9 @@ const createRepository = (session: RegistrySession, name: string) => {
     return nextPlace(await accept(session.open('POST', `${base}/blobs/uploads/`, common), [202]))
   }
   const hasBlob = async (digest: string): Promise<boolean> => {
-    const { status } = await finish(await session.open('HEAD', `${base}/blobs/${digest}`, common))
-    if (status !== 404) refuseStatus(status)
-    return status === 200
+    const answer = await finish(await session.open('HEAD', `${base}/blobs/${digest}`, common))
+    if (answer.status !== 404) refuseStatus(answer)
+    return answer.status === 200
   }
   return {
     hasBlob,

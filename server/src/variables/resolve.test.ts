@@ -56,6 +56,11 @@ const cases: [string, VisibleVariable[], Record<string, string>][] = [
   ],
   ['an unknown key', [row('B', '{{NOPE}} {{ NOPE }}')], { B: '{{NOPE}} {{ NOPE }}' }],
   [
+    'keys with dots and dashes',
+    [row('a.b-c', '1'), row('-x', '2'), row('B', '{{a.b-c}} {{ -x }} {{a.b}} {{a.b-c.}}')],
+    { 'a.b-c': '1', '-x': '2', B: '1 2 {{a.b}} {{a.b-c.}}' },
+  ],
+  [
     'what is no reference',
     [row('A', '1'), row('B', '{A} {{A {{}} {{1A}} {{A-B}}')],
     { A: '1', B: '{A} {{A {{}} {{1A}} {{A-B}}' },

@@ -143,7 +143,7 @@ const settle = (row: VisibleVariable, view: View<VisibleVariable>): Effective | 
   }
 }
 
-const reference = /\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}/g
+const reference = /\{\{\s*([-._A-Za-z][-._A-Za-z0-9]*)\s*\}\}/g
 
 // The kernel accepts about 2 MiB of environment; beyond that, references stay as written instead of filling memory.
 const growthLimit = 4 << 20

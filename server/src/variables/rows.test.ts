@@ -114,14 +114,30 @@ test('writers that race for one key leave one row that opens', async () => {
 
 test('bad keys, values, paths and descriptions are refused', async () => {
   const { application } = await tree()
-  for (const key of ['', '1A', '__A', 'A-B', 'A B', 'Ä', 'A'.repeat(256), 'SLIPWAY_X', 'QOVERY_X', 'qovery_x'])
+  for (const key of [
+    '',
+    '1A',
+    '__A',
+    'A B',
+    'A/B',
+    'A=B',
+    '.',
+    '..',
+    '..A',
+    'Ä',
+    'A'.repeat(256),
+    'SLIPWAY_X',
+    'QOVERY_X',
+    'qovery_x',
+  ])
     await assert.rejects(set(application, key, '1'), refused(400, /^key: /), key)
   await assert.rejects(set(application, 'A', 'x'.repeat(65_537)), refused(400, /^value: /))
   await assert.rejects(set(application, 'A', 'a\0b'), refused(400, /^value: /))
   for (const mountPath of ['a', '/', '/a/../b', '/a/', '//a', '/a\n'])
     await assert.rejects(set(application, 'A', '1', false, { mountPath }), refused(400, /^mount_path: /), mountPath)
   await assert.rejects(set(application, 'A', '1', false, { description: 'x'.repeat(256) }), refused(400))
-  for (const key of ['_A', 'a1', 'A'.repeat(255)]) await set(application, key, 'x'.repeat(65_536))
+  for (const key of ['_A', 'a1', 'discovery.type', 'npm-token', '.a', '-b', 'A'.repeat(255)])
+    await set(application, key, 'x'.repeat(65_536))
 })
 
 test('an alias follows its target through changes and goes with it', async () => {

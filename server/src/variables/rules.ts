@@ -9,8 +9,11 @@ const maxDescriptionLength = 255
 export const checkKey = (key: string, field = '/key'): void => {
   if (key.length === 0 || key.length > maxKeyLength)
     throw invalidField(field, `must have 1 to ${maxKeyLength} characters`)
-  if (!/^[A-Za-z0-9_]+$/.test(key)) throw invalidField(field, 'must have only letters, digits and underscores')
+  if (!/^[-._A-Za-z0-9]+$/.test(key))
+    throw invalidField(field, 'must have only letters, digits, underscores, dots and dashes')
   if (/^(\d|__)/.test(key)) throw invalidField(field, 'must not begin with a digit or two underscores')
+  // Kubernetes refuses these as names of environment variables.
+  if (key === '.' || key.startsWith('..')) throw invalidField(field, 'must not be a dot or begin with two dots')
   const prefix = reservedPrefixes.find((reserved) => key.toUpperCase().startsWith(reserved))
   if (prefix !== undefined) throw invalidField(field, `the prefix ${prefix} is reserved for built-in variables`)
 }

@@ -1,8 +1,9 @@
 /** Browsing a repository (see `Browser`), using the mirrors of git.ts. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
+import { type CompleteParts, lfsBlobs } from '../lfs/complete.ts'
 import { maxCommitBytes, parseCommit, unreadCommit } from './commit.ts'
-import { explainGit, refMissing } from './errors.ts'
+import { askedHost, explainGit, refMissing } from './errors.ts'
 import { isCommitId } from './names.ts'
 import { withObjects } from './objects.ts'
 import type { Git } from './process.ts'
@@ -10,6 +11,7 @@ import { type createRemote, findTag, validate } from './remote.ts'
 
 export interface BrowserParts {
   git: Git
+  lfs: CompleteParts
   remote: ReturnType<typeof createRemote>
   /** For listing branches and tags. */
   timeoutMs: number
@@ -36,7 +38,16 @@ export const changedPaths = async (git: Git, mirror: string, from: string, to: s
   return stdout.split('\0').filter((path) => path !== '')
 }
 
-const createFolders = ({ git, fetch, mirrorOf }: Pick<BrowserParts, 'git' | 'fetch' | 'mirrorOf'>) => {
+interface Row {
+  id: string
+  path: string
+  isLink: boolean
+}
+
+/** Throws for files that are too many or too large, before anything of them is read. */
+type CheckSize = (bytes: number) => void
+
+const createFolders = ({ git, lfs, fetch, mirrorOf, locked }: Omit<BrowserParts, 'remote' | 'timeoutMs'>) => {
   /** What is in a folder at the branch's head, at any depth. */
   const listFiles = async (source: GitSource, folder: string, signal: AbortSignal) => {
     const { git_commit_id: head } = await fetch(source, signal)
@@ -44,18 +55,17 @@ const createFolders = ({ git, fetch, mirrorOf }: Pick<BrowserParts, 'git' | 'fet
     const args = ['--git-dir', mirror, 'ls-tree', '-r', '-z', '--end-of-options', `${head}:${folder}`]
     const { code, stdout } = await git.run(args, limits)
     if (code !== 0) throw refMissing('The folder does not exist in the repository.')
-    const rows = stdout.split('\0').flatMap((row) => {
+    const rows = stdout.split('\0').flatMap((row): Row[] => {
       const [, mode, id, path] = /^(\d+) \w+ ([0-9a-f]+)\t(.+)$/s.exec(row) ?? []
       return id === undefined ? [] : [{ id, path: path!, isLink: !/^100(644|755)$/.test(mode!) }]
     })
-    return { mirror, rows }
+    return { mirror, head, rows }
   }
 
-  /** `check` throws for what is too large, before anything of it is read. */
   const readBlobs = (
     mirror: string,
-    found: readonly { id: string; path: string }[],
-    check: (size: number) => void,
+    found: readonly Pick<Row, 'id' | 'path'>[],
+    check: CheckSize,
   ): Promise<{ path: string; content: Buffer }[]> =>
     withObjects(git, mirror, limits.timeoutMs, async (objects) => {
       const sizes = await objects.look(found.map(({ id }) => id))
@@ -69,10 +79,29 @@ const createFolders = ({ git, fetch, mirrorOf }: Pick<BrowserParts, 'git' | 'fet
       return files
     })
 
-  return { listFiles, readBlobs }
+  /** The contents of files of a folder, those of Git LFS too. `createCheck` makes a check that has seen nothing yet. */
+  const readFiles = async (
+    source: GitSource,
+    folder: string,
+    { mirror, head, rows }: { mirror: string; head: string; rows: readonly Row[] },
+    createCheck: () => CheckSize,
+    signal: AbortSignal,
+  ) => {
+    const prefix = folder === '' ? '' : `${folder.replace(/\/+$/, '')}/`
+    const wanted = new Set(rows.map(({ path }) => prefix + path))
+    const base = { mirror, commitId: head, owners: new Map([['', { source, commitId: head }]]) }
+    const check = createCheck()
+    const isNeeded = (path: string) => wanted.has(path)
+    const blobs = await locked(mirror, signal, () => lfsBlobs(lfs, base, isNeeded, check, signal))
+    const found = rows.map((row) => ({ ...row, id: blobs.get(prefix + row.path) ?? row.id }))
+    return readBlobs(mirror, found, createCheck())
+  }
+
+  return { listFiles, readFiles }
 }
 
-export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked }: BrowserParts): Browser => {
+export const createBrowser = (parts: BrowserParts): Browser => {
+  const { git, remote, timeoutMs, fetch, mirrorOf, locked } = parts
   const readHistory = async (mirror: string, commitId: string, count: number): Promise<Commit[]> => {
     const args = ['--git-dir', mirror, 'rev-list', `--max-count=${count}`, '--end-of-options', commitId, '--']
     const { code, stdout, stderr } = await git.run(args, limits)
@@ -94,7 +123,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
     const known = await readHistory(mirror, commitId, count)
     if (known.length >= count || !(await remote.isShallow(mirror))) return known
     const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal, count)
-    if (code !== 0) throw explainGit(stderr, new URL(source.url).hostname)
+    if (code !== 0) throw explainGit(stderr, askedHost(source))
     return readHistory(mirror, commitId, count)
   }
 
@@ -108,7 +137,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       },
     )
 
-  const { listFiles, readBlobs } = createFolders({ git, fetch, mirrorOf })
+  const { listFiles, readFiles } = createFolders(parts)
 
   return {
     async branches(source, signal) {
@@ -120,7 +149,7 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       const mirror = mirrorOf(source)
       const found = await locked(mirror, signal, () => deepen(source, mirror, head, count, signal))
       const refs = await remote.listRefs(source, timeoutMs, true, signal)
-      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id) }))
+      return found.map((commit) => ({ ...commit, tag: findTag(refs, commit.git_commit_id, source.branch) }))
     },
     async heads(source, branches, signal) {
       for (const branch of branches) validate({ ...source, branch })
@@ -140,16 +169,18 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
       return stdout.split('\0').filter((name) => name !== '')
     },
     async files(source, folder, isWanted, signal) {
-      const { mirror, rows } = await listFiles(source, folder, signal)
-      const found = rows.filter(({ path, isLink }) => !isLink && isWanted(path))
-      if (found.length > maxFiles) throw tooLarge(`There are more than ${maxFiles} such files in the folder.`)
-      const files = await readBlobs(mirror, found, (size) => {
+      const listed = await listFiles(source, folder, signal)
+      const rows = listed.rows.filter(({ path, isLink }) => !isLink && isWanted(path))
+      if (rows.length > maxFiles) throw tooLarge(`There are more than ${maxFiles} such files in the folder.`)
+      const check: CheckSize = (size) => {
         if (size > maxFileBytes) throw tooLarge(`A file is larger than ${maxFileBytes / 1024} KB.`)
-      })
+      }
+      const files = await readFiles(source, folder, { ...listed, rows }, () => check, signal)
       return files.map(({ path, content }) => ({ path, text: content.toString('utf8') }))
     },
     async folder(source, folder, most, signal) {
-      const { mirror, rows } = await listFiles(source, folder, signal)
+      const listed = await listFiles(source, folder, signal)
+      const { rows } = listed
       const link = rows.find(({ isLink }) => isLink)
       if (link !== undefined)
         throw new DeploymentError(
@@ -157,11 +188,14 @@ export const createBrowser = ({ git, remote, timeoutMs, fetch, mirrorOf, locked 
           `The folder has a link or a submodule (${link.path.slice(0, 200)}): replace it by files.`,
         )
       if (rows.length > most.files) throw tooLarge(`There are more than ${most.files} files in the folder.`)
-      let bytes = 0
-      return readBlobs(mirror, rows, (size) => {
-        bytes += size
-        if (bytes > most.bytes) throw tooLarge(`The files of the folder are larger than ${most.bytes >> 20} MiB.`)
-      })
+      const createCheck = (): CheckSize => {
+        let bytes = 0
+        return (size) => {
+          bytes += size
+          if (bytes > most.bytes) throw tooLarge(`The files of the folder are larger than ${most.bytes >> 20} MiB.`)
+        }
+      }
+      return readFiles(source, folder, listed, createCheck, signal)
     },
   }
 }

@@ -111,6 +111,40 @@ test('branches that once were folders, rewritten branches and missing ones', asy
   assert.equal((await mirrors.fetch({ organizationId, url, branch: 'x/y' }, never)).git_commit_id, three)
 })
 
+test('a tag is followed like a branch that moves rarely, and a branch of the same name goes before it', async () => {
+  const server = await serve()
+  const mirrors = await open()
+  const source = { organizationId, url: server.url('app'), branch: 'rel-1' }
+  const first = await server.commit('app', { a: '1' }, 'first')
+  const second = await server.commit('app', { a: '2' }, 'second')
+  await server.tag('app', 'also', first)
+  for (const [id, message] of [
+    [first, 'annotated'],
+    [second, undefined],
+  ] as const) {
+    await server.git('app', ['update-ref', '-d', 'refs/tags/rel-1'])
+    await server.tag('app', 'rel-1', id, message)
+    const commit = await mirrors.fetch(source, never)
+    assert.deepEqual([commit.git_commit_id, commit.tag, await mirrors.head(source, 5000)], [id, 'rel-1', id])
+    assert.deepEqual(Object.fromEntries(await mirrors.heads(source, ['rel-1', 'main'], never)), {
+      'rel-1': id,
+      main: second,
+    })
+  }
+  await server.git('app', ['update-ref', 'refs/heads/rel-1', first])
+  assert.equal((await mirrors.fetch(source, never)).git_commit_id, first)
+  assert.equal(await mirrors.head(source, 5000), first)
+  assert.equal((await mirrors.heads(source, ['rel-1'], never)).get('rel-1'), first)
+  await server.git('app', ['update-ref', '-d', 'refs/heads/rel-1'])
+  const elsewhere = { ...source, commitId: 'e'.repeat(40) }
+  await rejects(mirrors.fetch(elsewhere, never), 'git_ref_missing', /is not in the tag rel-1 of the repository/)
+  await rejects(
+    mirrors.fetch({ ...source, branch: 'rel' }, never),
+    'git_ref_missing',
+    /no branch rel and no tag .*main/,
+  )
+})
+
 test('heads of several branches are listed at once, and changes between commits are those of their files', async () => {
   const server = await serve()
   const mirrors = await open()

@@ -9,9 +9,12 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
+import { type CompleteParts, type ContentPart, completeWithLfs, refForPart } from '../lfs/complete.ts'
+import { type PreparationLimits, usualPreparation } from '../preparation/limits.ts'
 import { createBrowser } from './browse.ts'
 import { maxCommitBytes, parseCommit } from './commit.ts'
 import {
+  askedHost,
   branchMissing,
   explainGit,
   explainLimits,
@@ -28,14 +31,16 @@ import { withObjects } from './objects.ts'
 import { type Git, GitFailed } from './process.ts'
 import {
   createRemote,
+  describeRef,
   findTag,
   type GitLimits,
   type GitNetwork,
+  headOf,
   type StoredRepositories,
   usualLimits,
   validate,
 } from './remote.ts'
-import { fetchSubmodules, madeFor } from './submodules.ts'
+import { commitAtRef, fetchSubmodules, madeFor, readTop } from './submodules.ts'
 
 export interface MirrorParts {
   git: Git
@@ -49,6 +54,7 @@ export interface MirrorParts {
   limits?: Partial<GitLimits>
   /** Without, mirrors have all the room that there is. */
   room?: RoomLimits | undefined
+  preparation?: Partial<PreparationLimits> | undefined
   /** Those on this server itself; none without. */
   stored?: StoredRepositories | undefined
 }
@@ -56,10 +62,19 @@ export interface MirrorParts {
 export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
-  /** Brings the submodules of a fetched commit into the mirror. Rejects with a `DeploymentError`. */
-  fetchSubmodules(source: GitSource, commitId: string, say: (text: string) => void, signal: AbortSignal): Promise<void>
-  /** What a build of a commit reads: the commit with the files of its submodules, once those were fetched. */
-  contentOf(source: GitSource, commitId: string): Promise<string>
+  /**
+   * Brings into the mirror what a build of a fetched commit reads besides its own files: its submodules, and what the
+   * part has in Git LFS. Rejects with a `DeploymentError`.
+   */
+  fetchContent(
+    source: GitSource,
+    commitId: string,
+    part: ContentPart,
+    say: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<void>
+  /** The commit with all of that in place, once it was fetched. */
+  contentOf(source: GitSource, commitId: string, part: ContentPart): Promise<string>
   /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
   /** Works with the mirror of a repository on this server, which has all that was pushed; one at a time for each. */
@@ -119,42 +134,55 @@ const createMemory = () => {
 interface ContentParts {
   git: Git
   remote: ReturnType<typeof createRemote>
+  lfs: CompleteParts
   limits: GitLimits
   lock: KeyedLock
   mirrorOf(source: GitSource): string
   untilClosed(signal: AbortSignal): AbortSignal
 }
 
-/** What a build of a commit reads: the repository's files, with those of its submodules. */
-const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchSubmodules' | 'contentOf'> => {
-  const { git, remote, limits, lock, mirrorOf, untilClosed } = parts
-  /** Commits without submodules. */
+/** What a build of a commit reads: the repository's files, with those of its submodules and of Git LFS. */
+const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchContent' | 'contentOf'> => {
+  const { git, remote, lfs, limits, lock, mirrorOf, untilClosed } = parts
+  /** Commits that are complete by themselves, by the part of them. */
   const plain = createMemory()
   const asked = { git, remote, askMs: limits.askAgainMs }
+  const keyOf = (mirror: string, commitId: string, part: ContentPart) => JSON.stringify([mirror, commitId, part])
+
+  const complete = async (
+    source: GitSource,
+    commitId: string,
+    part: ContentPart,
+    say: (text: string) => void,
+    signal: AbortSignal,
+  ): Promise<boolean> => {
+    const mirror = mirrorOf(source)
+    const base = part.skipSubmodules
+      ? { commitId, ...(await readTop(git, mirror, commitId)), owners: new Map([['', { source, commitId }]]) }
+      : await fetchSubmodules(asked, source, mirror, commitId, say, signal)
+    const hasLfs = await completeWithLfs(lfs, { mirror, ...base }, part, say, signal)
+    return hasLfs || base.commitId !== commitId
+  }
+
   return {
-    async fetchSubmodules(source, commitId, say, signal) {
+    async fetchContent(source, commitId, part, say, signal) {
       validate({ ...source, commitId })
       const mirror = mirrorOf(source)
-      const key = `${mirror} ${commitId}`
+      const key = keyOf(mirror, commitId, part)
       if (plain.get(key) !== undefined) return
       const both = untilClosed(signal)
       const explain = (error: unknown): never => {
         if (!(error instanceof GitFailed)) throw error
         throw explainLimits(error.stderr) ?? refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
       }
-      let hasSaid = false
-      const tell = (text: string): void => {
-        hasSaid = true
-        say(text)
-      }
-      const work = () => fetchSubmodules(asked, source, mirror, commitId, tell, both).catch(explain)
-      // What was said is said at every build.
-      if (!(await withLock(lock, mirror, both, work)) && !hasSaid) plain.set(key, 'plain')
+      const work = () => complete(source, commitId, part, say, both).catch(explain)
+      if (!(await withLock(lock, mirror, both, work))) plain.set(key, 'plain')
     },
-    async contentOf(source, commitId) {
+    async contentOf(source, commitId, part) {
       const mirror = mirrorOf(source)
-      if (plain.get(`${mirror} ${commitId}`) !== undefined || !isCommitId(commitId)) return commitId
-      return (await madeFor(git, mirror, commitId)) ?? commitId
+      if (plain.get(keyOf(mirror, commitId, part)) !== undefined || !isCommitId(commitId)) return commitId
+      const base = part.skipSubmodules ? commitId : ((await madeFor(git, mirror, commitId)) ?? commitId)
+      return (await commitAtRef(git, mirror, refForPart(base, part))) ?? base
     },
   }
 }
@@ -184,17 +212,21 @@ const createStoredAccess =
 
 const allRoom: RoomLimits = { organizationMb: 0, reserveMb: 0, sentence: () => '' }
 
-export const createMirrors = (parts: MirrorParts): Mirrors => {
-  const { git, folder, log } = parts
-  const limits = { ...usualLimits, ...parts.limits }
-  const room = createMirrorRoom({ git, folder, limits: parts.room ?? allRoom })
-  const remote = createRemote(git, parts.network, limits, room, parts.stored)
-  const lock = createKeyedLock()
-  const closing = new AbortController()
-  const { prepare, fetchWithRepair, tidy } = createUpkeep(parts, limits, remote, closing.signal)
+interface FetchingParts {
+  git: Git
+  log: Log
+  remote: ReturnType<typeof createRemote>
+  limits: GitLimits
+  lock: KeyedLock
+  upkeep: ReturnType<typeof createUpkeep>
+  mirrorOf(source: GitSource): string
+}
+
+const createFetching = (parts: FetchingParts): Mirrors['fetch'] => {
+  const { git, log, remote, limits, lock, mirrorOf } = parts
+  const { prepare, fetchWithRepair, tidy } = parts.upkeep
   const tags = createMemory()
   const heads = createMemory()
-  const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
 
   const readCommit = async (mirror: string, commitId: string): Promise<Commit | null> => {
     const commit = await readKnown(git, mirror, commitId)
@@ -207,7 +239,14 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     return last === undefined ? null : readCommit(mirror, last).catch(() => null)
   }
 
-  const bring = async (source: GitSource, mirror: string, commitId: string, signal: AbortSignal): Promise<Commit> =>
+  /** `from`: what the source's name is in the repository, for messages. */
+  const bring = async (
+    source: GitSource,
+    mirror: string,
+    commitId: string,
+    from: string,
+    signal: AbortSignal,
+  ): Promise<Commit> =>
     withLock(lock, mirror, signal, async () => {
       await prepare(mirror)
       const there = await readCommit(mirror, commitId)
@@ -220,12 +259,12 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
         return commit
       }
       if (result.code === 0 || isNotHandedOut(result.stderr))
-        throw refMissing(`Commit ${commitId.slice(0, 12)} is not in branch ${source.branch} of the repository.`)
-      throw explainGit(result.stderr, new URL(source.url).hostname)
+        throw refMissing(`Commit ${commitId.slice(0, 12)} is not in the ${from} of the repository.`)
+      throw explainGit(result.stderr, askedHost(source))
     })
 
-  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string): string => {
-    const tag = findTag(refs, commitId)
+  const learnTag = (mirror: string, refs: Map<string, string>, commitId: string, preferred: string): string => {
+    const tag = findTag(refs, commitId, preferred)
     tags.set(`${mirror} ${commitId}`, tag)
     return tag
   }
@@ -237,7 +276,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
       const refs = await remote.listRefs(source, limits.askAgainMs, true, signal)
-      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id) }
+      return { ...known, tag: learnTag(mirror, refs, known.git_commit_id, source.branch) }
     } catch (error) {
       if (error instanceof DeploymentError && error.code === 'git_unreachable') return known
       throw error
@@ -249,17 +288,18 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       remote.listRefs(source, limits.lsRemoteMs, true, signal),
       readLastHead(mirror, source.branch),
     ])
-    const commitId = source.commitId ?? refs.get(`refs/heads/${source.branch}`)
-    if (commitId === undefined) throw noBranch(source, await browser.branches(source, signal).catch(() => []))
-    const tag = learnTag(mirror, refs, commitId)
+    const commitId = source.commitId ?? headOf(refs, source.branch)
+    if (commitId === undefined)
+      throw noBranch(source, await remote.listBranches(source, limits.lsRemoteMs, signal).catch(() => []))
+    const tag = learnTag(mirror, refs, commitId, source.branch)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
     // A given commit has already been looked for.
     const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
-    return there ?? bring(source, mirror, commitId, signal)
+    return there ?? bring(source, mirror, commitId, describeRef(refs, source.branch), signal)
   }
 
-  const fetch = async (source: GitSource, signal: AbortSignal): Promise<Commit> => {
+  return async (source, signal) => {
     validate(source)
     const mirror = mirrorOf(source)
     await prepare(mirror)
@@ -267,10 +307,31 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     const pinned = source.commitId === undefined ? null : await readCommit(mirror, source.commitId)
     return pinned === null ? fetchHead(source, mirror, signal) : askAgain(source, pinned, mirror, signal)
   }
+}
 
+export const createMirrors = (parts: MirrorParts): Mirrors => {
+  const { git, folder, log } = parts
+  const limits = { ...usualLimits, ...parts.limits }
+  const room = createMirrorRoom({ git, folder, limits: parts.room ?? allRoom })
+  const remote = createRemote(git, parts.network, limits, room, parts.stored)
+  const lock = createKeyedLock()
+  const closing = new AbortController()
+  const upkeep = createUpkeep(parts, limits, remote, closing.signal)
+  const lfs: CompleteParts = {
+    git,
+    open: (request) => parts.network.open(request),
+    authorize: remote.authorize,
+    maxMirrorBytes: limits.maxBytes,
+    room,
+    emptied: createMemory(),
+    preparation: { ...usualPreparation, ...parts.preparation },
+  }
+  const mirrorOf = (source: GitSource): string => join(folder, nameOf(source))
+  const fetch = createFetching({ git, log, remote, limits, lock, upkeep, mirrorOf })
   const browser = createBrowser({
     git,
     remote,
+    lfs,
     timeoutMs: limits.lsRemoteMs,
     fetch,
     mirrorOf,
@@ -291,7 +352,7 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
       const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), closing.signal])
       try {
         validate(source)
-        return (await remote.listRefs(source, timeoutMs, false, signal)).get(`refs/heads/${source.branch}`) ?? null
+        return headOf(await remote.listRefs(source, timeoutMs, false, signal), source.branch) ?? null
       } catch {
         return null
       }
@@ -299,8 +360,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     mirrorOf,
     usedMb: room.usedMb,
     demandRoom: (source, signal) => room.during(mirrorOf(source), signal, async () => {}),
-    ...createContent({ git, remote, limits, lock, mirrorOf, untilClosed }),
-    withStored: createStoredAccess({ lock, mirrorOf, prepare, fetchWithRepair, untilClosed }),
+    ...createContent({ git, remote, lfs, limits, lock, mirrorOf, untilClosed }),
+    withStored: createStoredAccess({ lock, mirrorOf, ...upkeep, untilClosed }),
     close: async () => closing.abort(new Error('the server is stopping')),
   }
 }

@@ -79,11 +79,37 @@ test('what is not a valid response of a git server, or a refusal, is a sentence'
     [500, 'git_unreachable'],
   ] as const)
     await fails(async () => answer('advertisement', [], status), code, /git\.test/)
+  await fails(async () => answer('advertisement', [], 503), 'git_unreachable', /answered with the HTTP status 503\.$/)
   for (const [reason, code] of [
     ['CERT_HAS_EXPIRED', 'git_refused'],
     ['ECONNREFUSED', 'git_unreachable'],
   ] as const)
     await fails(() => Promise.reject(new OutboundFailed('connection', `failed (${reason})`)), code, /git\.test/)
+})
+
+test('a host that limits requests is named with the end of the limit, and a token only if one was sent', async () => {
+  const ends = Math.floor(Date.now() / 1000) + 600
+  const at = new Date(ends * 1000).toISOString().slice(11, 19)
+  const sentence = async (status: number, headers: Record<string, string>, authorization?: string) => {
+    const open: OpenUrl = async () => ({ ...answer('advertisement', [], status), headers })
+    const asked = request('https://git.test/app.git', ['refs/heads/main'])
+    const sent: Record<string, string> = authorization === undefined ? {} : { authorization }
+    return createRefs(open)({ ...asked, headers: sent }).then(
+      () => assert.fail(`status ${status} was accepted`),
+      ({ message }: Error) => message,
+    )
+  }
+  const limited = new RegExp(`too many requests and refuses more until \\S+ ${at} UTC \\(status 4`)
+  assert.match(await sentence(403, { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(ends) }), limited)
+  assert.match(await sentence(429, { 'x-ratelimit-reset': String(ends) }, 'Basic x'), limited)
+  assert.match(await sentence(429, {}), /too many requests and refuses more \(status 429\)\.$/)
+  for (const status of [401, 403, 404]) {
+    assert.match(
+      await sentence(status, {}),
+      /has no such repository, or it is private: .* or choose a git token for it/,
+    )
+    assert.match(await sentence(status, {}, 'Basic x'), /check the git token|not accessible with this git token/)
+  }
 })
 
 test('frames may be cut anywhere, ids keep their format, and what was not asked for is not kept', async () => {

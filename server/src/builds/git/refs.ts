@@ -5,7 +5,7 @@
  * https://git-scm.com/docs/protocol-v2, https://git-scm.com/docs/http-protocol
  */
 import { OutboundFailed, type OutboundStream, type StreamRequest } from '../../lib/net/outbound.ts'
-import { explainOutbound, explainRefusal, notGit, refused, tooSlow } from './errors.ts'
+import { type AskedHost, explainOutbound, explainStatus, explainWords, notGit, refused, tooSlow } from './errors.ts'
 import { isCommitId } from './names.ts'
 
 /** Like `Outbound.open`. */
@@ -24,6 +24,8 @@ export interface RefsRequest {
 export type Refs = Map<string, string>
 
 const maxBytes = 1 << 24
+/** Listing references is quick work for a host: one that says nothing for so long is not working. */
+const silenceMs = 20_000
 const maxKnown = 1000
 
 /** Null for a separator such as `0000`. */
@@ -127,6 +129,9 @@ const readGreeting = async (stream: OutboundStream, names: readonly string[]): P
 const isOf = ({ status, headers }: OutboundStream, kind: 'advertisement' | 'result'): boolean =>
   status === 200 && headers['content-type']?.split(';')[0]?.trim() === `application/x-git-upload-pack-${kind}`
 
+const refusalOf = (asked: AskedHost, { status, headers }: OutboundStream): Error =>
+  status === 200 ? new NotGit() : explainStatus(asked, status, headers)
+
 export const createRefs = (open: OpenUrl) => {
   /** Repositories whose host uses version 2: it is used at once the next time. */
   const formats = new Map<string, string>()
@@ -143,13 +148,14 @@ export const createRefs = (open: OpenUrl) => {
       url: request.url.replace(/\/$/, '') + path,
       maxBytes,
       connectTimeoutMs: Math.min(request.timeoutMs, 10_000),
+      silenceMs,
       signal: request.signal,
       ...more,
       headers: { ...request.headers, ...more.headers, 'git-protocol': 'version=2', 'user-agent': 'git/2 slipway' },
     })
 
-  /** Null if the response is not that of version 2. */
-  const askNew = async (request: RefsRequest, format: string): Promise<Refs | null> => {
+  /** The references, or the response if it is not that of version 2. */
+  const askNew = async (request: RefsRequest, format: string): Promise<Refs | OutboundStream> => {
     const headers = {
       'content-type': 'application/x-git-upload-pack-request',
       accept: 'application/x-git-upload-pack-result',
@@ -158,45 +164,46 @@ export const createRefs = (open: OpenUrl) => {
     const stream = await ask(request, '/git-upload-pack', { method: 'POST', headers, body })
     if (isOf(stream, 'result')) return readRefs(stream, request.names)
     stream.body.destroy()
-    return null
+    return stream
   }
 
-  const greet = async (request: RefsRequest, host: string): Promise<Greeting> => {
+  const greet = async (request: RefsRequest, asked: AskedHost): Promise<Greeting> => {
     const stream = await ask(request, '/info/refs?service=git-upload-pack', {})
     if (isOf(stream, 'advertisement')) return readGreeting(stream, request.names)
     stream.body.destroy()
-    throw stream.status === 200 ? new NotGit() : explainRefusal(host, stream.status)
+    throw refusalOf(asked, stream)
   }
 
-  const list = async (request: RefsRequest, host: string): Promise<Refs> => {
+  const list = async (request: RefsRequest, asked: AskedHost): Promise<Refs> => {
     const known = formats.get(request.url)
     const refs = known === undefined ? null : await askNew(request, known)
-    if (refs !== null) return refs
+    if (refs instanceof Map) return refs
     formats.delete(request.url)
-    const greeting = await greet(request, host)
+    const greeting = await greet(request, asked)
     if ('refs' in greeting) return greeting.refs
-    const asked = await askNew(request, greeting.format)
-    if (asked === null) throw new NotGit()
+    const listed = await askNew(request, greeting.format)
+    if (!(listed instanceof Map)) throw refusalOf(asked, listed)
     learn(request.url, greeting.format)
-    return asked
+    return listed
   }
 
-  const explain = (error: unknown, host: string): unknown => {
-    if (error instanceof NotGit) return error.words === '' ? notGit(host) : explainRefusal(host, 200, error.words)
+  const explain = (error: unknown, asked: AskedHost): unknown => {
+    if (error instanceof NotGit) return error.words === '' ? notGit(asked) : explainWords(asked, error.words)
     if (error instanceof OutboundFailed && error.code === 'too_large')
       return refused('The repository has too many branches and tags: at most 16 MB of names are read.', error)
-    return explainOutbound(error, host)
+    return explainOutbound(error, asked)
   }
 
   /** Rejects with a `DeploymentError`, or with the reason of the request's signal. */
   return async (request: RefsRequest): Promise<Refs> => {
-    const host = new URL(request.url).hostname
+    const { hostname: host } = new URL(request.url)
+    const asked = { host, hasToken: request.headers.authorization !== undefined }
     const late = AbortSignal.timeout(request.timeoutMs)
     try {
-      return await list({ ...request, signal: AbortSignal.any([request.signal, late]) }, host)
+      return await list({ ...request, signal: AbortSignal.any([request.signal, late]) }, asked)
     } catch (error) {
       request.signal.throwIfAborted()
-      throw late.aborted ? tooSlow(host, request.timeoutMs, error) : explain(error, host)
+      throw late.aborted ? tooSlow(host, request.timeoutMs, error) : explain(error, asked)
     }
   }
 }

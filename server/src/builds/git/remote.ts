@@ -9,8 +9,9 @@ import type { DeploymentError } from '../../lib/errors.ts'
 import { type ExecResult, ExecTimeout } from '../../lib/exec.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { isPrivateAddress } from '../../lib/net/private-host.ts'
-import type { GitLogin, GitSource } from '../builder.ts'
-import { explainOutbound, isNotHandedOut, refused, tooSlow } from './errors.ts'
+import type { GitSource } from '../builder.ts'
+import { credentialsFor, mayReceive } from './credential-reach.ts'
+import { askedHost, explainOutbound, isMissingRef, isNotHandedOut, refused, tooSlow } from './errors.ts'
 import { clearLeftovers } from './mirror-folder.ts'
 import type { MirrorRoom } from './mirror-room.ts'
 import { hash, internalIdIn, isCommitId, isValidBranch, isValidGitUrl } from './names.ts'
@@ -63,10 +64,6 @@ export const validate = ({ url, branch, commitId }: GitSource): void => {
     throw refused('The commit id must be 40 or 64 hexadecimal digits.')
 }
 
-/** Whether the login of the repository at `own` may be sent to this address. */
-export const mayReceive = ({ origins }: GitLogin, own: string, url: string): boolean =>
-  (origins ?? [new URL(own).origin]).includes(new URL(url).origin)
-
 /** The credentials, only for their own repository's URL; null if there are none. */
 const authorization = (source: GitSource, address: string): string | null => {
   const known = source.credentials?.reveal()
@@ -91,10 +88,19 @@ const connectionConfig = (source: GitSource, address: string): GitConfig => {
   return config
 }
 
-/** The tag of a commit; '' if it has none. */
-export const findTag = (refs: Refs, commitId: string): string => {
-  for (const [ref, id] of refs)
-    if (id === commitId && ref.startsWith('refs/tags/')) return ref.slice('refs/tags/'.length)
+const [heads, tags] = ['refs/heads/', 'refs/tags/'] as const
+
+/** The commit of the branch of this name, else of the tag of this name; undefined without either. */
+export const headOf = (refs: Refs, name: string): string | undefined => refs.get(heads + name) ?? refs.get(tags + name)
+
+/** `branch main` or `tag v1`: what a name is in the repository. */
+export const describeRef = (refs: Refs, name: string): string =>
+  `${!refs.has(heads + name) && refs.has(tags + name) ? 'tag' : 'branch'} ${name}`
+
+/** The tag of a commit, the one called `preferred` first; '' if it has none. */
+export const findTag = (refs: Refs, commitId: string, preferred = ''): string => {
+  if (refs.get(tags + preferred) === commitId) return preferred
+  for (const [ref, id] of refs) if (id === commitId && ref.startsWith(tags)) return ref.slice(tags.length)
   return ''
 }
 
@@ -103,6 +109,22 @@ const notKept: StoredRepositories = {
   restore: async () => {
     throw refused('This server keeps no repositories.')
   },
+}
+
+/** Runs git against the network; only the caller's own abort is passed on unchanged. */
+const talk = async (
+  git: Git,
+  source: GitSource,
+  args: string[],
+  timeoutMs: number,
+  { config, signal }: { config: GitConfig; signal: AbortSignal },
+) => {
+  try {
+    return await git.run(args, { config, signal, timeoutMs })
+  } catch (error) {
+    if (!(error instanceof ExecTimeout)) throw error
+    throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
+  }
 }
 
 export const createRemote = (
@@ -124,17 +146,7 @@ export const createRemote = (
     try {
       return (await untilAborted(network.check(url), signal)).address
     } catch (error) {
-      throw signal.aborted ? error : explainOutbound(error, url.hostname)
-    }
-  }
-
-  /** Runs git against the network; only the caller's own abort is passed on unchanged. */
-  const talk = async (source: GitSource, args: string[], timeoutMs: number, config: GitConfig, signal: AbortSignal) => {
-    try {
-      return await git.run(args, { config, signal, timeoutMs })
-    } catch (error) {
-      if (!(error instanceof ExecTimeout)) throw error
-      throw tooSlow(new URL(source.url).hostname, timeoutMs, error)
+      throw signal.aborted ? error : explainOutbound(error, askedHost(source))
     }
   }
 
@@ -151,12 +163,21 @@ export const createRemote = (
     return readRefs({ url: source.url, headers, names, timeoutMs, signal })
   }
 
+  /** Headers with the source's credentials for another address; none where they may not go. */
+  const authorize = async (source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>> => {
+    const { organizationId, branch } = source
+    const sent: GitSource = { organizationId, branch, url, ...credentialsFor(source, url) }
+    if (sent.credentials === undefined) return {}
+    const login = authorization(sent, await addressOf(sent, signal))
+    return login === null ? {} : { authorization: login }
+  }
+
   const listRefs = (source: GitSource, timeoutMs: number, withTags: boolean, signal: AbortSignal): Promise<Refs> =>
-    askRefs(source, timeoutMs, [`refs/heads/${source.branch}`, ...(withTags ? ['refs/tags/'] : [])], signal)
+    askRefs(source, timeoutMs, [heads + source.branch, withTags ? tags : tags + source.branch], signal)
 
   const listBranches = async (source: GitSource, timeoutMs: number, signal: AbortSignal): Promise<string[]> => {
-    const refs = await askRefs(source, timeoutMs, ['refs/heads/'], signal)
-    return [...refs.keys()].map((ref) => ref.replace(/^refs\/heads\//, ''))
+    const refs = await askRefs(source, timeoutMs, [heads], signal)
+    return [...refs.keys()].map((ref) => ref.slice(heads.length))
   }
 
   const listHeads = async (
@@ -165,9 +186,14 @@ export const createRemote = (
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<Map<string, string>> => {
-    const names = branches.map((branch) => `refs/heads/${branch}`)
+    const names = branches.flatMap((branch) => [heads + branch, tags + branch])
     const refs = await askRefs(source, timeoutMs, names, signal)
-    return new Map([...refs].map(([ref, id]) => [ref.slice('refs/heads/'.length), id]))
+    return new Map(
+      branches.flatMap((branch) => {
+        const id = headOf(refs, branch)
+        return id === undefined ? [] : [[branch, id]]
+      }),
+    )
   }
 
   const tooLarge = (): DeploymentError =>
@@ -185,7 +211,7 @@ export const createRemote = (
     // It cleans up by itself, so that its mirror is measured without what is left of it.
     const work = async (within: AbortSignal): Promise<ExecResult> => {
       try {
-        return await talk(source, all, limits.fetchMs, config, within)
+        return await talk(git, source, all, limits.fetchMs, { config, signal: within })
       } catch (error) {
         await clearLeftovers(git, mirror, new Date(Date.now() + 60_000))
         if (isTooLarge) await git.remove([mirror])
@@ -214,13 +240,11 @@ export const createRemote = (
     const result = await download(source, mirror, some, signal)
     if (result.code === 0 || !isNotHandedOut(result.stderr)) return result
     const whole = (await isShallow(mirror)) ? ['--unshallow'] : []
-    return download(
-      source,
-      mirror,
-      [...whole, '--end-of-options', source.url, `+refs/heads/${source.branch}:${ref}`],
-      signal,
-    )
+    const fetchAll = (kind: string) =>
+      download(source, mirror, [...whole, '--end-of-options', source.url, `+${kind}${source.branch}:${ref}`], signal)
+    const branch = await fetchAll(heads)
+    return branch.code !== 0 && isMissingRef(branch.stderr) ? fetchAll(tags) : branch
   }
 
-  return { listRefs, listBranches, listHeads, fetchCommit, isShallow }
+  return { authorize, listRefs, listBranches, listHeads, fetchCommit, isShallow }
 }

@@ -35,7 +35,7 @@ export interface Reading {
 }
 
 /** A path from the repository's root without `.`, `..` and outer slashes; null if it leaves the repository. */
-const resolvePath = (...paths: string[]): string | null => {
+export const resolvePath = (...paths: string[]): string | null => {
   const parts: string[] = []
   for (const part of paths.flatMap((path) => path.split('/'))) {
     if (part === '..') {

@@ -39,11 +39,29 @@ export const isInside = (path: string): boolean =>
   path.split('/').every((part) => part !== '' && part !== '.' && part !== '..' && part.toLowerCase() !== '.git')
 
 /**
+ * The web address of a repository that is named for SSH: `git@host:path` or `ssh://git@host/path`; null for all others.
+ * At the host of `parent` it is found as that is (scheme and port), elsewhere by https.
+ */
+export const webAddress = (parent: string, url: string): string | null => {
+  const [, host, path] =
+    /^git@([0-9A-Za-z][0-9A-Za-z.-]*):\/?([^/].*)$/.exec(url) ??
+    /^ssh:\/\/git@([0-9A-Za-z][0-9A-Za-z.-]*)(?::\d{1,5})?\/([^/].*)$/.exec(url) ??
+    []
+  if (host === undefined) return null
+  const { hostname, origin } = new URL(parent)
+  const address = `${hostname === host.toLowerCase() ? origin : `https://${host}`}/${path}`
+  return isValidGitUrl(address) && !hasDots(path!.split('/')) ? address : null
+}
+
+const hasDots = (segments: readonly string[]): boolean =>
+  segments.some((part) => part === '' || /^(?:\.|%2e){1,2}$/i.test(part))
+
+/**
  * The address of a submodule of the repository at `parent`; null if it may not be used. `./` and `../` in front are
  * relative to the parent's own address, as for git, and never leave its host.
  */
 export const submoduleUrl = (parent: string, url: string): string | null => {
-  if (!/^\.{1,2}\//.test(url)) return isValidGitUrl(url) ? url : null
+  if (!/^\.{1,2}\//.test(url)) return isValidGitUrl(url) ? url : webAddress(parent, url)
   const { origin, pathname } = new URL(parent)
   const parts = pathname.replace(/\/+$/, '').split('/').slice(1)
   let rest = url
@@ -52,7 +70,7 @@ export const submoduleUrl = (parent: string, url: string): string | null => {
     rest = rest.slice(match[0].length)
   }
   const segments = rest.replace(/\/+$/, '').split('/')
-  if (segments.some((part) => part === '' || /^(?:\.|%2e){1,2}$/i.test(part))) return null
+  if (hasDots(segments)) return null
   const whole = `${origin}/${[...parts, ...segments].join('/')}`
   return isValidGitUrl(whole) ? whole : null
 }

@@ -67,6 +67,8 @@ const modules = (all: Record<string, string>): string =>
     .map(([path, url]) => `[submodule "${path}"]\n\tpath = ${path}\n\turl = ${url}\n`)
     .join('')
 
+const part = { rootPath: '/', dockerfilePath: 'Dockerfile', isWhole: true, skipSubmodules: false }
+
 /** The files that a build would get, and what the log says. */
 const contentOf = async (source: GitSource) => {
   const { git_commit_id: id } = await mirrors.fetch(source, never)
@@ -74,8 +76,8 @@ const contentOf = async (source: GitSource) => {
   const say = (text: string) => {
     log += text
   }
-  await mirrors.fetchSubmodules(source, id, say, never)
-  const content = await mirrors.contentOf(source, id)
+  await mirrors.fetchContent(source, id, part, say, never)
+  const content = await mirrors.contentOf(source, id, part)
   const args = ['--git-dir', mirrors.mirrorOf(source), 'ls-tree', '-r', '--name-only', content]
   return { files: (await git.run(args)).stdout.trim().split('\n'), log, content, id }
 }
@@ -104,7 +106,6 @@ test('files of submodules are in place, nested ones too, whatever their depth an
     'top/leaf.txt',
   ])
   assert.match(first.log, /Fetching the submodule libs\/middle at [0-9a-f]{12}\./)
-  assert.match(first.log, /Git LFS, which is not fetched/)
   assert.equal((await contentOf(from(open, name))).content, first.content)
 })
 
@@ -130,12 +131,35 @@ test('credentials go to submodules of the same host alone', async () => {
   })
 })
 
+test('a submodule that is named for SSH is fetched by the address of the same host, with the token of that alone', async () => {
+  const parent = 'https://git.example:8443/team/app.git'
+  const cases = [
+    ['git@git.example:team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['git@GIT.example:/team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['ssh://git@git.example:2222/team/lib.git', 'https://git.example:8443/team/lib.git'],
+    ['git@other.example:team/lib.git', 'https://other.example/team/lib.git'],
+    ['ssh://git@other.example/team/lib.git', 'https://other.example/team/lib.git'],
+  ] as const
+  for (const [url, address] of cases) assert.equal(submoduleUrl(parent, url), address)
+  const credentials = new Secret(auth)
+  const [own, ownId] = await create(closed, { 'own.txt': '' })
+  const [name] = await create(closed, { '.gitmodules': modules({ own: `git@127.0.0.1:${own}.git` }) })
+  await link(closed, name, { own: ownId })
+  assert.deepEqual((await contentOf(from(closed, name, { credentials }))).files, ['.gitmodules', 'own/own.txt'])
+})
+
 const hostileUrls = [
   'file:///etc',
   '/etc',
   'ext::sh -c id',
-  'ssh://git@h/a',
-  'git@h:a/b',
+  'ssh://root@h/a',
+  'ssh://git@h:x/a',
+  'ssh://git@-oProxyCommand=id/a',
+  'git@-oProxyCommand=id:a',
+  'git@h:a/../b',
+  'git@h:a?b',
+  'git@user:word@h:a',
+  'root@h:a/b',
   'git://h/a',
   '-x',
   '--upload-pack=id',

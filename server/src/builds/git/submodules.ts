@@ -5,12 +5,14 @@
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { GitSource } from '../builder.ts'
+import type { Owner } from '../lfs/fetch.ts'
 import { committedAt, maxCommitBytes } from './commit.ts'
-import { explainGit, refMissing, refused } from './errors.ts'
+import { credentialsFor } from './credential-reach.ts'
+import { askedHost, explainGit, isMissingRef, refMissing, refused } from './errors.ts'
 import { isCommitId } from './names.ts'
 import { type Objects, withObjects } from './objects.ts'
 import type { Git } from './process.ts'
-import { type createRemote, mayReceive } from './remote.ts'
+import type { createRemote } from './remote.ts'
 import { branchesFor, isInside, maxSubmodules, parseModules, type Submodule, submoduleUrl } from './submodule-names.ts'
 import { treeWith } from './tree-with.ts'
 
@@ -28,6 +30,12 @@ export interface SubmoduleParts {
 
 type Say = (text: string) => void
 
+/** Of a repository in the whole. */
+interface Position {
+  depth: number
+  folder: string
+}
+
 interface Work {
   parts: SubmoduleParts
   mirror: string
@@ -35,6 +43,7 @@ interface Work {
   signal: AbortSignal
   /** Of all levels. */
   count: number
+  owners: Map<string, Owner>
 }
 
 /** A file at the top of a commit; '' without one, null if it is too large. */
@@ -49,9 +58,6 @@ const hasModules = async (objects: Objects, commitId: string): Promise<boolean> 
   if (text === null) throw refused('The file .gitmodules has more than 64 KB, which is not read: shorten it.')
   return text !== ''
 }
-
-const lfsWords =
-  'The repository uses Git LFS, which is not fetched: the build gets small text files in place of the content.\n'
 
 /** Runs git to its end; what it prints, or the sentence of its failure. `none` is the code for nothing found. */
 const run = async (git: Git, args: string[], none = 0): Promise<string> => {
@@ -93,11 +99,11 @@ const bring = async (work: Work, source: GitSource, commitId: string): Promise<v
     }
   }
   const { code, stderr } = await remote.fetchCommit(source, mirror, commitId, signal)
-  if (/couldn't find remote ref/i.test(stderr)) throw refMissing(`It has no branch ${source.branch}.`)
+  if (isMissingRef(stderr)) throw refMissing(`It has no branch ${source.branch}.`)
   if (code === 0 && (await isThere(work, commitId))) return
   throw code === 0
     ? refused(`Commit ${commitId.slice(0, 12)} is not in its repository.`)
-    : explainGit(stderr, new URL(source.url).hostname)
+    : explainGit(stderr, askedHost(source))
 }
 
 const tooMany = (): DeploymentError =>
@@ -127,25 +133,37 @@ const bringFrom = async (work: Work, source: GitSource, module: Submodule, commi
     }
 }
 
-const fetchOne = async (work: Work, parent: GitSource, module: Submodule, commitId: string, depth: number) => {
+/** `folder`: where the parent is in the whole, with a slash at its end unless it is the whole. */
+const fetchOne = async (
+  work: Work,
+  parent: GitSource,
+  module: Submodule,
+  commitId: string,
+  { depth, folder }: Position,
+) => {
   const { path } = module
   const url = submoduleUrl(parent.url, module.url)
   if (url === null)
     throw refused(
-      `The URL of the submodule ${path} is not a plain https address: change it in .gitmodules, or skip submodules with the setting ${skipSetting}.`,
+      `The URL of the submodule ${path} is neither a plain https address nor one of git@host: change it in .gitmodules, or skip submodules with the setting ${skipSetting}.`,
     )
   work.count += 1
   if (work.count > maxSubmodules || depth >= maxDepth) throw tooMany()
-  const { organizationId, credentials } = parent
-  const own = credentials !== undefined && mayReceive(credentials.reveal(), parent.url, url) ? { credentials } : {}
-  const source: GitSource = { organizationId, url, branch: 'main', ...own }
+  const { organizationId } = parent
+  const source: GitSource = { organizationId, url, branch: 'main', ...credentialsFor(parent, url) }
   work.say(`Fetching the submodule ${path} at ${commitId.slice(0, 12)}.\n`)
   await bringFrom(work, source, module, commitId)
-  return treeOf(work, source, commitId, depth + 1)
+  work.owners.set(folder + path, { source, commitId })
+  return treeOf(work, source, commitId, { depth: depth + 1, folder: `${folder}${path}/` })
 }
 
 /** The tree of a commit with the files of its submodules; null if it has none to add. */
-const addedTree = async (work: Work, source: GitSource, commitId: string, depth: number): Promise<string | null> => {
+const addedTree = async (
+  work: Work,
+  source: GitSource,
+  commitId: string,
+  position: Position,
+): Promise<string | null> => {
   const { parts, mirror } = work
   const added = new Map<string, string>()
   const modules = await listed(work, commitId)
@@ -153,19 +171,19 @@ const addedTree = async (work: Work, source: GitSource, commitId: string, depth:
   for (const module of modules) {
     if (!isInside(module.path)) throw refused('A path in .gitmodules is outside the repository: change it.')
     const wanted = await commitAt(work, commitId, module.path)
-    if (wanted !== null) added.set(module.path, await fetchOne(work, source, module, wanted, depth))
+    if (wanted !== null) added.set(module.path, await fetchOne(work, source, module, wanted, position))
   }
   return added.size === 0 ? null : treeWith(parts.git, mirror, `${commitId}^{tree}`, added)
 }
 
-const treeOf = async (work: Work, source: GitSource, commitId: string, depth: number): Promise<string> => {
+const treeOf = async (work: Work, source: GitSource, commitId: string, position: Position): Promise<string> => {
   const { parts, mirror } = work
   const found = await withObjects(parts.git, mirror, readMs, async (objects) => {
     const [tree] = await objects.look([`${commitId}^{tree}`])
     if (tree === undefined || !('size' in tree)) throw refused(`Commit ${commitId.slice(0, 12)} has no files.`)
     return { id: tree.id, hasModules: await hasModules(objects, commitId) }
   })
-  return (found.hasModules ? await addedTree(work, source, commitId, depth) : null) ?? found.id
+  return (found.hasModules ? await addedTree(work, source, commitId, position) : null) ?? found.id
 }
 
 const refFor = (commitId: string): string => `refs/slipway/with-submodules/${commitId}`
@@ -192,16 +210,40 @@ const commitTree = async (git: Git, mirror: string, treeId: string, at: Date): P
 }
 
 /** The commit made for another one, if that has submodules; null if none was made. */
-export const madeFor = async (git: Git, mirror: string, commitId: string): Promise<string | null> => {
-  const args = ['--git-dir', mirror, 'rev-parse', '--verify', '--quiet', '--end-of-options', refFor(commitId)]
+export const madeFor = (git: Git, mirror: string, commitId: string): Promise<string | null> =>
+  commitAtRef(git, mirror, refFor(commitId))
+
+/** The commit of a reference of ours; null without one. */
+export const commitAtRef = async (git: Git, mirror: string, ref: string): Promise<string | null> => {
+  const args = ['--git-dir', mirror, 'rev-parse', '--verify', '--quiet', '--end-of-options', ref]
   const { code, stdout } = await git.run(args, { timeoutMs: readMs })
   const id = stdout.trim()
   return code === 0 && isCommitId(id) ? id : null
 }
 
+/** The time of a commit, and whether it has submodules. */
+export const readTop = (git: Git, mirror: string, commitId: string) =>
+  withObjects(git, mirror, readMs, async (objects) => {
+    const [commit] = await objects.look([commitId])
+    if (commit === undefined || !('size' in commit) || commit.size > maxCommitBytes)
+      throw refMissing(`Commit ${commitId.slice(0, 12)} was not fetched.`)
+    return {
+      committedAt: committedAt(await objects.read(commit)),
+      hasModules: await hasModules(objects, commitId),
+    }
+  })
+
+export interface WithSubmodules {
+  /** With the files of the submodules; the commit itself if it has none. */
+  commitId: string
+  committedAt: Date
+  /** The repositories of its files by their folders, itself at ''. */
+  owners: ReadonlyMap<string, Owner>
+}
+
 /**
- * Fetches the submodules of a commit of this mirror, which the caller has locked; false if it has none. Rejects with a
- * `DeploymentError` that names the submodule.
+ * Fetches the submodules of a commit of this mirror, which the caller has locked. Rejects with a `DeploymentError` that
+ * names the submodule.
  */
 export const fetchSubmodules = async (
   parts: SubmoduleParts,
@@ -210,19 +252,15 @@ export const fetchSubmodules = async (
   commitId: string,
   say: Say,
   signal: AbortSignal,
-): Promise<boolean> => {
+): Promise<WithSubmodules> => {
   const { git } = parts
-  const top = await withObjects(git, mirror, readMs, async (objects) => {
-    const [commit] = await objects.look([commitId])
-    if (commit === undefined || !('size' in commit) || commit.size > maxCommitBytes) return null
-    if (/filter=lfs/.test((await textOf(objects, commitId, '.gitattributes')) ?? '')) say(lfsWords)
-    return (await hasModules(objects, commitId)) ? committedAt(await objects.read(commit)) : null
-  })
-  if (top === null) return false
-  const work: Work = { parts, mirror, say, signal, count: 0 }
-  const treeId = await addedTree(work, source, commitId, 0)
-  if (treeId === null) return false
-  const made = await commitTree(git, mirror, treeId, top)
+  const owners = new Map<string, Owner>([['', { source, commitId }]])
+  const top = await readTop(git, mirror, commitId)
+  const { committedAt: at } = top
+  const work: Work = { parts, mirror, say, signal, count: 0, owners }
+  const treeId = top.hasModules ? await addedTree(work, source, commitId, { depth: 0, folder: '' }) : null
+  if (treeId === null) return { commitId, committedAt: at, owners }
+  const made = await commitTree(git, mirror, treeId, at)
   await run(git, ['--git-dir', mirror, 'update-ref', refFor(commitId), made])
-  return true
+  return { commitId: made, committedAt: at, owners }
 }

@@ -24,23 +24,32 @@ const show = (path: string): string => JSON.stringify(path.length > 80 ? `${path
 const pathTooLong = (path: string) =>
   refusePreparation(`The path ${show(path)} has more than ${maxPathBytes} bytes, which is too long for any system.`)
 
-interface Listed {
+export interface Listed {
   mode: string
+  id: string
   /** 0 for a folder. */
   size: number
   path: string
+  /** The path as it is in the repository, which may not be UTF-8. */
+  rawPath: Buffer
 }
 
 /** One record of `ls-tree -l`: `<mode> <type> <id> <size or ->\t<path>`. */
 const parseRecord = (bytes: Buffer): Listed => {
   const tab = bytes.indexOf(9)
-  const [mode = '', , , size = ''] = bytes.toString('latin1', 0, tab).split(/ +/)
-  return { mode, size: size === '-' ? 0 : Number(size), path: bytes.toString('utf8', tab + 1) }
+  const [mode = '', , id = '', size = ''] = bytes.toString('latin1', 0, tab).split(/ +/)
+  const rawPath = bytes.subarray(tab + 1)
+  return { mode, id, size: size === '-' ? 0 : Number(size), path: rawPath.toString('utf8'), rawPath }
 }
 
 const longestRecord = maxPathBytes + 150
 
-async function* listTree(git: Git, { mirror, treeId }: SourceTree, timeoutMs: number): AsyncGenerator<Listed> {
+/** Everything in a tree, folders too. Rejects with `build_refused` for a path that is too long. */
+export async function* listTree(
+  git: Git,
+  { mirror, treeId }: Pick<SourceTree, 'mirror' | 'treeId'>,
+  timeoutMs: number,
+): AsyncGenerator<Listed> {
   const args = ['--git-dir', mirror, 'ls-tree', '-r', '-t', '-l', '-z', '--full-tree', '--end-of-options', treeId]
   const stream = git.open(args, { timeoutMs })
   let open: Buffer = Buffer.alloc(0)

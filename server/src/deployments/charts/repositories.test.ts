@@ -78,6 +78,17 @@ test('what a repository should not say or send is refused in a sentence', async 
   await assert.rejects(client().fetch('shop', '1.0.0'), /redirects to an address that is not allowed/)
   answers.set('/charts/sub/shop.tgz', (_, response) => response.writeHead(403).end())
   await assert.rejects(client().fetch('shop', '1.0.0'), /refused the login: check its user name and password\.$/)
+  const open = createChartRepositoryClient(
+    outbound,
+    { owner: 'x', isRegistry: false, url: new URL(`${origin}/charts`), login: null },
+    never,
+  )
+  await assert.rejects(open.fetch('shop', '1.0.0'), /The repository requires a login/)
+  answers.set('/charts/sub/shop.tgz', (_, response) => response.writeHead(429, { 'retry-after': '600' }).end())
+  await assert.rejects(
+    client().fetch('shop', '1.0.0'),
+    /too many requests and refuses more until .* UTC \(status 429\)/,
+  )
   const inside = await startTrap('127.0.0.2')
   answers.set('/charts/sub/shop.tgz', (_, response) =>
     response.writeHead(302, { location: `http://${inside.host}/` }).end(),

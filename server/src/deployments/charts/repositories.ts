@@ -14,8 +14,9 @@ import {
   refuseStatus,
 } from '../../lib/docker/registry-session.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { type Outbound, OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
+import { type Outbound, OutboundFailed, OutboundRefused, type OutboundResponse } from '../../lib/net/outbound.ts'
 import { isPrivateHost } from '../../lib/net/private-host.ts'
+import { isRateLimited, untilWhen } from '../../lib/net/rate-limit.ts'
 import { isRedirect, redirectTarget } from '../../lib/net/redirects.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -79,11 +80,20 @@ const maxRedirects = 5
 const manifestType = 'application/vnd.oci.image.manifest.v1+json'
 const chartType = 'application/vnd.cncf.helm.chart.content.v1.tar+gzip'
 
-const answered = (what: string, status: number): DeploymentError => {
+type Answer = Pick<OutboundResponse, 'status' | 'headers'>
+
+const answered = (what: string, { status, headers }: Answer, hasLogin: boolean): DeploymentError => {
+  if (isRateLimited(status, headers)) {
+    const until = untilWhen(headers, Date.now())
+    const message = `The repository has received too many requests and refuses more${until} (status ${status}).`
+    return new DeploymentError('repository_unreachable', message)
+  }
   if (status === 401 || status === 403)
     return new DeploymentError(
       'repository_denied',
-      'The repository refused the login: check its user name and password.',
+      hasLogin
+        ? 'The repository refused the login: check its user name and password.'
+        : 'The repository requires a login: give it a user name and password.',
     )
   return new DeploymentError('repository_answer', `The repository answered ${what} with status ${status}.`)
 }
@@ -129,8 +139,8 @@ const createHttpClient = (outbound: Outbound, { owner, url: base, login }: Chart
         throw isTooLarge ? tooLargeIndex('is larger than 32 MiB') : error
       })
     answer.body.destroy()
-    const error = answered('its index', answer.status)
-    if (error.code === 'repository_denied') throw error
+    const error = answered('its index', answer, login !== null)
+    if (error.code !== 'repository_answer') throw error
     throw failed(error.code, `${error.message} Check its URL, which must be the folder of index.yaml.`)
   }
 
@@ -147,7 +157,8 @@ const createHttpClient = (outbound: Outbound, { owner, url: base, login }: Chart
       })
       if (answer.status === 200) return readAll(answer)
       answer.body.destroy()
-      if (!isRedirect(answer.status)) throw answered('the chart', answer.status)
+      if (!isRedirect(answer.status))
+        throw answered('the chart', answer, target.origin === folder.origin && login !== null)
       const next = redirectTarget(target, answer.headers.location)
       if (next === null || hops === maxRedirects)
         throw failed('repository_answer', 'The repository redirects to an address that is not allowed.')
@@ -193,7 +204,7 @@ const readWhole = async (
 ): Promise<Buffer> => {
   const answer = await session.open('GET', path, options)
   const body = await readAll(answer)
-  refuseStatus(answer.status)
+  refuseStatus(answer)
   return body
 }
 

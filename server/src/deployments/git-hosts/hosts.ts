@@ -164,7 +164,8 @@ const likeGithub = (
 })
 
 const gitlabHook = (url: string, token: string): Json => ({
-  ...{ url, token, push_events: true, merge_requests_events: true, enable_ssl_verification: true },
+  ...{ url, token, push_events: true, tag_push_events: true, merge_requests_events: true },
+  enable_ssl_verification: true,
 })
 
 const gitlab: HostForm = {

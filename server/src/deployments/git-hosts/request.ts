@@ -5,6 +5,7 @@
 import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed, OutboundRefused, type OutboundResponse } from '../../lib/net/outbound.ts'
 import { isPrivateHost } from '../../lib/net/private-host.ts'
+import { type Headers, isRateLimited, rateLimitWaitMs, untilWhen } from '../../lib/net/rate-limit.ts'
 import type { Secret } from '../../lib/secret.ts'
 
 export type Json = Record<string, unknown>
@@ -50,23 +51,12 @@ export interface HostAnswer {
 const maxBytes = 4 << 20
 const maxWaitMs = 3_600_000
 
-/** What a host that has had enough asks for: seconds to wait, or the second of its clock at which it answers again. */
-const waitOf = (headers: Readonly<Record<string, string>>, nowMs: number): number => {
-  const seconds = Number(headers['retry-after'])
-  const until = Number(headers['x-ratelimit-reset'] ?? headers['ratelimit-reset'])
-  const wanted = seconds > 0 ? seconds * 1000 : until * 1000 - nowMs
-  return wanted > 0 ? Math.min(wanted, maxWaitMs) : 0
-}
-
-const isSpent = (status: number, headers: Readonly<Record<string, string>>): boolean =>
-  status === 429 ||
-  (status === 403 && (headers['x-ratelimit-remaining'] === '0' || headers['retry-after'] !== undefined))
-
-const refuse = (status: number, headers: Readonly<Record<string, string>>): void => {
+const refuse = (status: number, headers: Headers): void => {
   if (status >= 200 && status < 300) return
-  if (isSpent(status, headers)) {
-    const waitMs = waitOf(headers, Date.now())
-    throw new GitHostError('unreachable', 'The git host has had too many requests with this git token.', { waitMs })
+  if (isRateLimited(status, headers)) {
+    const nowMs = Date.now()
+    const message = `The git host has had too many requests with this git token and refuses more${untilWhen(headers, nowMs)} (status ${status}).`
+    throw new GitHostError('unreachable', message, { waitMs: Math.min(rateLimitWaitMs(headers, nowMs), maxWaitMs) })
   }
   if (status === 401 || status === 403)
     throw new GitHostError('denied', 'The git host does not allow this with the git token.')

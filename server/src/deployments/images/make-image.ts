@@ -56,7 +56,8 @@ const fetchSource = async (
   const commitId = wanted ?? service.requested.commitId ?? (await deployedCommit(run))
   run.log.line('source', `Fetching ${commitId ?? git.branch} from the repository.`)
   const commit = await parts.builder.fetch({ ...source, ...(commitId === undefined ? {} : { commitId }) }, signal)
-  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}: ${commit.message.split('\n')[0]}`)
+  const tag = commit.tag === '' ? '' : ` (tag ${commit.tag})`
+  run.log.line('source', `Commit ${commit.git_commit_id.slice(0, 12)}${tag}: ${commit.message.split('\n')[0]}`)
   return commit
 }
 

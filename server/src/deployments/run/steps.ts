@@ -29,13 +29,15 @@ const record = `insert into deployment_step (deployment_id, service_id, name, re
   returning 1`
 
 const maxTries = 4
+/** Retries are for short hiccups: no new one is started after this time, however few there were. */
+const retriesMs = 30_000
 const longestPauseMs = 8000
 /** How long a step usually waits for something that is away before it fails with that as its cause. */
 const usualWaitMs = 120_000
 
-const retryPauseMs = (error: unknown, tries: number): number | null => {
+const retryPauseMs = (error: unknown, tries: number, passedMs: number): number | null => {
   if (!(error instanceof DeploymentError) || error.next === 'stop') return null
-  if (error.next === 'retry') return tries < maxTries ? 500 * 2 ** (tries - 1) : null
+  if (error.next === 'retry') return tries < maxTries && passedMs < retriesMs ? 500 * 2 ** (tries - 1) : null
   return Math.min(1000 * 2 ** (tries - 1), longestPauseMs)
 }
 
@@ -89,8 +91,9 @@ export const attempt = async <T>(
             last ??
             new DeploymentError('step_timeout', `The step ${name} did not finish within ${seconds(deadlineMs)} s.`)
           )
-        const pauseMs = retryPauseMs(error, tries)
-        if (pauseMs === null || clock.monotonicMs() - startedMs > mostWaitMs) throw error
+        const passedMs = clock.monotonicMs() - startedMs
+        const pauseMs = retryPauseMs(error, tries, passedMs)
+        if (pauseMs === null || passedMs > mostWaitMs) throw error
         if (String(last) !== String(error)) onWait(error as DeploymentError)
         last = error
         await clock.sleep(pauseMs, both).catch(() => {})

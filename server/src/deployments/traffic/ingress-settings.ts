@@ -110,7 +110,7 @@ const areSources = (text: string): boolean => wordsIn(text).every(isSource)
 const checks: Readonly<Record<string, readonly [isGood: (text: string) => boolean, what: string]>> = {
   [ingress('whitelist_source_range')]: [areSources, addresses],
   [ingress('denylist_source_range')]: [areSources, addresses],
-  [basicAuthKey]: [(text) => /^([A-Za-z_][A-Za-z0-9_]*)?$/.test(text), 'must be the name of one variable'],
+  [basicAuthKey]: [(text) => /^([-._A-Za-z][-._A-Za-z0-9]*)?$/.test(text), 'must be the name of one variable'],
   [ingress('cors_allow_origin')]: [
     (text) => listed(text).every(isOriginPattern),
     'must be `*` or a comma-separated list of origins, such as https://app.example.com,https://*.example.org',

@@ -7,7 +7,8 @@ import type { VariableRecord, VariableTarget } from '../../variables/records.ts'
 import { traceVariables } from '../../variables/resolve.ts'
 import { maxValueBytes } from '../../variables/rules.ts'
 
-const Key = () => Text(255)
+const Key = () =>
+  Text(255, { description: 'Letters, digits, `_`, `.` and `-`, not beginning with a digit or two underscores.' })
 export const Value = () => Text(maxValueBytes)
 const Description = () => Maybe(Nullable(Text(255)))
 const Interpolation = () => Maybe(Recorded(Nullable(Flag())))

@@ -234,3 +234,27 @@ test('a repeated create with one Idempotency-Key answers the same record', async
   assert.deepEqual([first.status, second.status], [201, 201])
   assert.deepEqual(second.body, first.body)
 })
+
+test('a key may have dots and dashes, wherever a key is sent', async () => {
+  const place = await places()
+  const wide = await create(`/project/${place.projectId}/environmentVariable`, { key: 'discovery.type', value: 'many' })
+  await create(`${place.app}/secret`, { key: 'npm-token', value: 'canary' })
+  await create(`${place.app}/environmentVariable`, { key: 'own-file.yml', value: 'x: {{npm-token}}', mount_path: '/x' })
+  await create(`${place.app}/environmentVariable/${wide.id}/alias`, { key: 'also.discovery-type' })
+  await create(`${place.app}/environmentVariable/${wide.id}/override`, { value: 'single-node' })
+  const query = `service_id=${place.applicationId}&service_type=APPLICATION`
+  const text = 'spring.datasource.url="jdbc:{{discovery.type}}"'
+  const imported = await call('POST', `/variable/import?${query}`, { overwrite: false, dotenv: { text } })
+  assert.equal(imported.status, 201, JSON.stringify(imported.body))
+  const { env } = await loadEffectiveVariables(api.database, api.parts.sealer, place.applicationId)
+  const own = Object.fromEntries(Object.entries(env).filter(([key]) => /[.-]/.test(key)))
+  assert.deepEqual(own, {
+    'also.discovery-type': 'single-node',
+    'discovery.type': 'single-node',
+    'npm-token': 'canary',
+    'own-file.yml': '/x',
+    'spring.datasource.url': 'jdbc:single-node',
+  })
+  for (const key of ['..', '1.a', 'a b', 'a=b'])
+    assert.equal((await call('POST', `${place.app}/environmentVariable`, { key, value: '1' })).status, 400, key)
+})

@@ -58,7 +58,7 @@ export const createRegistryClient = (
     for (let page = 0; next !== null && page < maxPages; page += 1) {
       const response = await ask('GET', next)
       const body = await readAll(response)
-      refuseStatus(response.status)
+      refuseStatus(response)
       found = found.concat(stringsOf((await readObject(body, url.host))[field])).slice(0, mostNames)
       next = nextPath(response)
     }
@@ -70,10 +70,10 @@ export const createRegistryClient = (
   return {
     tags: (image) => listAll(`/v2/${nameOf(image)}/tags/list`, 'tags'),
     async hasTag(image, tag) {
-      const { status, body } = await ask('HEAD', `/v2/${nameOf(image)}/manifests/${tag}`)
-      body.destroy()
-      if (status === 404) return false
-      refuseStatus(status)
+      const answer = await ask('HEAD', `/v2/${nameOf(image)}/manifests/${tag}`)
+      answer.body.destroy()
+      if (answer.status === 404) return false
+      refuseStatus(answer)
       return true
     },
     images: () => listAll('/v2/_catalog', 'repositories'),

@@ -9,6 +9,7 @@ import { ForeignTextError, readLargeJson } from '../foreign-text/read-json.ts'
 import type { Outbound } from '../net/outbound.ts'
 import type { OutboundStream } from '../net/outbound-stream.ts'
 import { isPrivateHost } from '../net/private-host.ts'
+import { isRateLimited, untilWhen } from '../net/rate-limit.ts'
 import { isRedirect, redirectTarget } from '../net/redirects.ts'
 import type { Secret } from '../secret.ts'
 
@@ -31,7 +32,7 @@ export interface RegistrySession {
    * unless a body was sent as it was read. `path` may be an address of the registry. Destroy the answer's body unless it
    * is read.
    */
-  open(method: 'GET' | 'HEAD' | 'POST' | 'PATCH' | 'PUT', path: string, options: AskOptions): Promise<OutboundStream>
+  open(method: 'GET' | 'HEAD' | 'POST' | 'PATCH' | 'PUT', path: string, options: AskOptions): Promise<RegistryAnswer>
   /** What the engine of another machine needs for its own requests: a token, or null if none is required. */
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
 }
@@ -46,7 +47,7 @@ export interface AskOptions {
 }
 
 interface Followed {
-  answer: OutboundStream
+  answer: RegistryAnswer
   challenge: string | null
 }
 
@@ -92,8 +93,29 @@ export const readObject = async (bytes: Buffer | string, owner: string): Promise
   throw notARegistry()
 }
 
-export const refuseStatus = (status: number): void => {
-  if (status === 401 || status === 403) throw new RegistryError('denied', 'The registry rejected this login.')
+/** An answer of a registry, and whether this server has a login there. */
+export interface RegistryAnswer extends OutboundStream {
+  hasLogin: boolean
+}
+
+/** Throws a `RegistryError` unless the status is that of a success. */
+export const refuseStatus = ({
+  status,
+  headers,
+  hasLogin,
+}: Pick<OutboundStream, 'status' | 'headers'> & Partial<RegistryAnswer>): void => {
+  if (isRateLimited(status, headers)) {
+    const until = untilWhen(headers, Date.now())
+    throw new RegistryError(
+      'failed',
+      `The registry has received too many requests and refuses more${until} (status ${status}).`,
+    )
+  }
+  if (status === 401 || status === 403)
+    throw new RegistryError(
+      'denied',
+      hasLogin === false ? 'The registry requires a login.' : 'The registry rejected this login.',
+    )
   if (status === 404) throw new RegistryError('missing', 'The image does not exist in the registry.')
   if (status === 405 || status === 400)
     throw new RegistryError('unsupported', 'The registry does not provide this information.')
@@ -149,7 +171,8 @@ export const createRegistrySession = (
       sends &&= target.origin === origin.origin
       const headers = { ...options.headers, ...(sends ? { authorization: authorization! } : {}) }
       const { signal: own, ...rest } = options
-      const answer = await outbound.open({ ...rest, method, url: target, headers, signal: signalOf(own) })
+      const opened = await outbound.open({ ...rest, method, url: target, headers, signal: signalOf(own) })
+      const answer = { ...opened, hasLogin: login !== null }
       if (!isRedirect(answer.status) || writes.has(method)) return { answer, challenge: challengeOf(target, answer) }
       answer.body.destroy()
       if (hops === maxRedirects) throw new RegistryError('failed', 'The registry redirects in a loop.')
@@ -164,14 +187,14 @@ export const createRegistrySession = (
     if (service !== undefined) at.searchParams.set('service', service)
     if (scope !== undefined) at.searchParams.set('scope', scope)
     const own = await basic(at)
-    const { status, body, truncated } = await outbound.request({
+    const { body, truncated, ...answer } = await outbound.request({
       method: 'GET',
       url: at,
       headers: { accept: 'application/json', ...(own === null ? {} : { authorization: own }) },
       maxResponseBytes: maxTokenBytes,
       signal,
     })
-    refuseStatus(status)
+    refuseStatus({ ...answer, hasLogin: own !== null })
     if (truncated) throw notARegistry()
     return tokenOf(body, at.host)
   }

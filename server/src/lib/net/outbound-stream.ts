@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream'
 import type { Client } from 'undici'
-import { OutboundFailed } from './outbound-errors.ts'
+import { explainFailure, OutboundFailed, type Progress } from './outbound-errors.ts'
 
 export interface StreamLimits {
   /** The stream fails if more than this arrives. */
@@ -32,7 +32,8 @@ export const joinHeaders = (headers: Record<string, string | string[] | undefine
 async function* measured(
   source: Readable,
   limits: StreamLimits,
-  { explain, end }: { explain: (error: unknown) => Error; end: () => void },
+  progress: Progress,
+  end: () => void,
 ): AsyncGenerator<Buffer> {
   const { maxBytes, silenceMs = 30_000, leastBytes = 512 << 10 } = limits
   let total = 0
@@ -46,12 +47,12 @@ async function* measured(
       fresh += chunk.length
       if (total > maxBytes) throw new OutboundFailed('too_large', 'more was sent than announced')
       if (fresh >= leastBytes) fresh = waitedMs = 0
-      if (waitedMs > silenceMs) throw new OutboundFailed('timeout', 'the sender is too slow')
+      if (waitedMs > silenceMs) throw new OutboundFailed('timeout', 'the sender is too slow', undefined, 'body')
       yield chunk
       since = performance.now()
     }
   } catch (error) {
-    throw explain(error)
+    throw explainFailure(error, progress)
   } finally {
     end()
   }
@@ -68,7 +69,7 @@ export const openStream = async (
     signal?: AbortSignal
   },
   limits: StreamLimits,
-  explain: (error: unknown) => Error,
+  progress: Progress,
 ): Promise<OutboundStream> => {
   const end = () => void client.destroy().catch(() => {})
   try {
@@ -79,9 +80,10 @@ export const openStream = async (
       body: request.body ?? null,
       signal: request.signal,
     })
+    progress.phase = 'body'
     // An error of the source reaches whoever reads the generator; unread, it must not end the process.
     body.on('error', () => {})
-    const stream = Readable.from(measured(body, limits, { explain, end }), {
+    const stream = Readable.from(measured(body, limits, progress, end), {
       objectMode: false,
       highWaterMark: 64 << 10,
     })
@@ -89,6 +91,6 @@ export const openStream = async (
     return { status: statusCode, headers: joinHeaders(headers), body: stream }
   } catch (error) {
     end()
-    throw explain(error)
+    throw explainFailure(error, progress)
   }
 }

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { createServer as createTcpServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -152,6 +152,51 @@ test('a resolver that hangs is given up after the connect time', async () => {
   const outbound = createOutbound({ allow: [], resolve: () => new Promise(() => {}) })
   const slow = outbound.request({ ...call(80), connectTimeoutMs: 60 })
   await assert.rejects(slow, { name: 'OutboundFailed', code: 'timeout' })
+})
+
+const listenTcp = async (t: TestContext, onConnection: (socket: Socket) => void): Promise<number> => {
+  const open = new Set<Socket>()
+  const server = createTcpServer((socket) => {
+    open.add(socket.on('error', () => {}))
+    onConnection(socket)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => {
+    for (const socket of open) socket.destroy()
+    server.close()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+test('a failure names the part of the request that failed', async (t) => {
+  const silent = await listenTcp(t, (socket) => socket.resume())
+  const half = await listenTcp(t, (socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf'))
+  const closing = await listenTcp(t, (socket) => void socket.once('data', () => socket.destroy()))
+  const rude = await listenTcp(t, (socket) => void socket.once('data', () => socket.end('no TLS here')))
+  const never = createOutbound({ allow: ['loopback'], resolve: () => new Promise(() => {}) })
+  const outbound = createOutbound({ allow: ['loopback'], resolve: names({ 'hook.test': ['127.0.0.1'] }) })
+  const cases: [string, string, RegExp][] = [
+    [`http://hook.test:${silent}/`, 'answer', /the connection was accepted, but no answer came in time/],
+    [`https://hook.test:${silent}/`, 'tls', /the TLS handshake did not complete in time/],
+    [`http://hook.test:${half}/`, 'body', /the answer stopped before it was complete/],
+    [`http://hook.test:${closing}/`, 'answer', /the connection was closed before an answer came/],
+    [`https://hook.test:${rude}/`, 'tls', /the TLS handshake failed/],
+  ]
+  const read = async (url: string, client = outbound) => {
+    const stream = await client.open({ method: 'GET', url, connectTimeoutMs: 1000, silenceMs: 2000, maxBytes: 1000 })
+    await stream.body.toArray()
+  }
+  const request = (url: string, client = outbound) =>
+    client.request({ method: 'GET', url, connectTimeoutMs: 1000, totalTimeoutMs: 2000 })
+  const unresolved = { phase: 'resolve', message: 'the host name was not resolved in time' }
+  const checks = [read, request].flatMap((ask) => [
+    ...cases.map(([url, phase, message]) =>
+      assert.rejects(ask(url), { name: 'OutboundFailed', phase, message }, `${ask.name} ${url}`),
+    ),
+    assert.rejects(ask('http://hook.test/', never), unresolved),
+    assert.rejects(ask('http://gone.test/'), { code: 'unresolved', phase: 'resolve' }),
+  ])
+  await Promise.all(checks)
 })
 
 test('an abort ends the request', async (t) => {

@@ -4,6 +4,7 @@
  * in between. No redirects, no proxies, limits on time and bytes. Keeps no state except connections to checked
  * addresses.
  */
+import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { buildConnector, Client } from 'undici'
 import { untilAborted } from '../concurrency/waiting.ts'
@@ -25,10 +26,17 @@ import {
 import { createEngineBridges, type Interfaces } from './engine-bridges.ts'
 import { createKeptConnections, type KeptConnections } from './kept-connections.ts'
 import { createResolve, type Resolve } from './name-lookup.ts'
-import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
+import {
+  explainFailure,
+  OutboundFailed,
+  OutboundRefused,
+  type Phase,
+  type Progress,
+  tooLate,
+} from './outbound-errors.ts'
 import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from './outbound-stream.ts'
 
-export { OutboundFailed, OutboundRefused, type OutboundStream, type Resolve }
+export { OutboundFailed, OutboundRefused, type OutboundStream, type Phase, type Resolve }
 
 export interface CheckedAddress {
   address: string
@@ -110,10 +118,11 @@ const resolveAll = async (policy: Policy, host: string): Promise<Address[]> => {
   try {
     found = await policy.resolve(host)
   } catch (error) {
-    throw new OutboundFailed('unresolved', 'the host name could not be resolved', error)
+    throw new OutboundFailed('unresolved', 'the host name could not be resolved', error, 'resolve')
   }
   const addresses = found.map(({ address }) => parseAddress(address)).filter((address) => address !== undefined)
-  if (addresses.length === 0) throw new OutboundFailed('unresolved', 'the host name has no address')
+  if (addresses.length === 0)
+    throw new OutboundFailed('unresolved', 'the host name has no address', undefined, 'resolve')
   return addresses
 }
 
@@ -173,23 +182,37 @@ const checkTarget = async (policy: Policy, text: string): Promise<URL> => {
 const addressesOf = async (policy: Policy, host: string): Promise<string[]> => {
   const signal = AbortSignal.timeout(lookUpTimeoutMs)
   const found = await untilAborted(resolveAll(policy, canonicalHost(host) ?? host), signal).catch((error: unknown) => {
-    throw signal.aborted ? new OutboundFailed('timeout', 'the host name was not resolved in time') : error
+    throw signal.aborted ? tooLate({ phase: 'resolve' }) : error
   })
   return found.map(formatAddress)
 }
 
+interface Connecting {
+  pin: CheckedAddress
+  url: URL
+  connectTimeoutMs: number
+  ca?: string | undefined
+  progress: Progress
+}
+
 /** Connects to the pinned address whatever undici requests; the name and certificate are those of the URL. */
-const pinned = (pin: CheckedAddress, url: URL, connectTimeoutMs: number, ca?: string): buildConnector.connector => {
+const pinned = ({ pin, url, connectTimeoutMs, ca, progress }: Connecting): buildConnector.connector => {
   const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...(ca === undefined ? {} : { ca }) })
   const name = parseAddress(url.hostname) === undefined && url.protocol === 'https:' ? url.hostname : undefined
   return (options, callback) => {
-    connect({ ...options, hostname: pin.address, servername: name }, (...[error, socket]) => {
+    progress.phase = 'connect'
+    const connecting = connect({ ...options, hostname: pin.address, servername: name }, (...[error, socket]) => {
       if (error !== null) return callback(error, null)
+      progress.phase = 'answer'
       const remote = parseAddress(socket.remoteAddress ?? '')
       if (remote !== undefined && formatAddress(remote) === pin.address) return callback(null, socket)
       socket.destroy()
       callback(new OutboundRefused('the connection reached a different address than the one checked'), null)
     })
+    if (url.protocol === 'https:')
+      (connecting as unknown as Socket).once('connect', () => {
+        if (progress.phase === 'connect') progress.phase = 'tls'
+      })
   }
 }
 
@@ -204,10 +227,20 @@ const readCapped = async (body: AsyncIterable<Buffer>, cap: number): Promise<{ b
   return { body: Buffer.concat(chunks).subarray(0, cap).toString('utf8'), truncated: size > cap }
 }
 
-const openClient = (request: OutboundRequest, url: URL, pin: CheckedAddress): Client => {
+/** One exchange, as far as it is known before its connection. */
+interface Sending {
+  request: OutboundRequest
+  url: URL
+  pin: CheckedAddress
+  signal: AbortSignal
+  progress: Progress
+}
+
+const openClient = ({ request, url, pin, progress }: Sending): Client => {
   const totalMs = request.totalTimeoutMs ?? 15_000
+  const { connectTimeoutMs = 5000, ca } = request
   return new Client(url.origin, {
-    connect: pinned(pin, url, request.connectTimeoutMs ?? 5000, request.ca),
+    connect: pinned({ pin, url, connectTimeoutMs, ca, progress }),
     headersTimeout: totalMs,
     bodyTimeout: totalMs,
     pipelining: request.keepAlive ? 1 : 0,
@@ -216,10 +249,8 @@ const openClient = (request: OutboundRequest, url: URL, pin: CheckedAddress): Cl
 
 /** Sends and reads; gives the client to `keep` if it can be reused, else closes it. */
 const exchange = async (
-  request: OutboundRequest,
-  url: URL,
+  { request, url, signal, progress }: Sending,
   client: Client,
-  signal: AbortSignal,
   keep: ((client: Client) => void) | null,
 ): Promise<OutboundResponse> => {
   let again = false
@@ -231,6 +262,7 @@ const exchange = async (
       body: request.body,
       signal,
     })
+    progress.phase = 'body'
     const read = await readCapped(body, request.maxResponseBytes ?? 65_536)
     again = keep !== null && !read.truncated
     return { status: statusCode, headers: joinHeaders(headers), ...read }
@@ -243,42 +275,29 @@ const exchange = async (
 const brokeBeforeAnswer = (error: unknown): boolean =>
   /^(UND_ERR_SOCKET|ECONNRESET|EPIPE)$/.test(String((error as { code?: unknown }).code))
 
-const send = async (
-  { kept }: Policy,
-  request: OutboundRequest,
-  url: URL,
-  pin: CheckedAddress,
-  signal: AbortSignal,
-): Promise<OutboundResponse> => {
-  if (!request.keepAlive) return exchange(request, url, openClient(request, url, pin), signal, null)
+const send = async ({ kept }: Policy, sending: Sending): Promise<OutboundResponse> => {
+  const { request, url, pin, signal, progress } = sending
+  if (!request.keepAlive) return exchange(sending, openClient(sending), null)
   const place = JSON.stringify([url.origin, pin.address, request.connectTimeoutMs, request.totalTimeoutMs, request.ca])
   const keep = (client: Client) => kept.give(place, client)
   const known = kept.take(place)
+  if (known !== undefined) progress.phase = 'answer'
   try {
-    return await exchange(request, url, known ?? openClient(request, url, pin), signal, keep)
+    return await exchange(sending, known ?? openClient(sending), keep)
   } catch (error) {
     if (known === undefined || signal.aborted || !brokeBeforeAnswer(error)) throw error
-    return exchange(request, url, openClient(request, url, pin), signal, keep)
+    return exchange(sending, openClient(sending), keep)
   }
 }
 
-const explain = (error: unknown): Error => {
-  if (error instanceof OutboundRefused || error instanceof OutboundFailed) return error
-  const { code = '', message = '' } = error as { code?: string; message?: string }
-  if (/TIMEOUT|ETIMEDOUT/.test(code)) return new OutboundFailed('timeout', 'no answer in time', error)
-  const cause = /^[A-Z][A-Z0-9_]{2,60}$/.test(code) ? code : message.slice(0, 120)
-  return new OutboundFailed('connection', `the connection failed (${cause})`, error)
-}
-
-const timeLimits = (request: OutboundRequest) => {
-  const connectMs = request.connectTimeoutMs ?? 5000
+const timeLimits = (request: OutboundRequest, progress: Progress) => {
   const control = new AbortController()
   const onAbort = () => control.abort(new OutboundFailed('aborted', 'the request was aborted', request.signal?.reason))
   if (request.signal?.aborted) onAbort()
   request.signal?.addEventListener('abort', onAbort, { once: true })
-  const late = (what: string) => control.abort(new OutboundFailed('timeout', `no ${what} in time`))
-  const total = setTimeout(late, request.totalTimeoutMs ?? 15_000, 'complete answer')
-  const resolving = setTimeout(late, connectMs, 'address for the host name')
+  const late = () => control.abort(tooLate(progress))
+  const total = setTimeout(late, request.totalTimeoutMs ?? 15_000)
+  const resolving = setTimeout(late, request.connectTimeoutMs ?? 5000)
   return {
     signal: control.signal,
     resolved: () => clearTimeout(resolving),
@@ -292,28 +311,43 @@ const timeLimits = (request: OutboundRequest) => {
 
 const request = async (policy: Policy, request: OutboundRequest): Promise<OutboundResponse> => {
   const url = checkSyntax(policy, String(request.url))
-  using limits = timeLimits(request)
+  const progress: Progress = { phase: 'resolve' }
+  using limits = timeLimits(request, progress)
+  const { signal } = limits
   try {
-    const pin = await untilAborted(checkPlace(policy, targetOf(url)), limits.signal)
+    const pin = await untilAborted(checkPlace(policy, targetOf(url)), signal)
     limits.resolved()
-    return await untilAborted(send(policy, request, url, pin, limits.signal), limits.signal)
+    progress.phase = 'connect'
+    return await untilAborted(send(policy, { request, url, pin, signal, progress }), signal)
   } catch (error) {
-    throw limits.signal.aborted ? limits.signal.reason : explain(error)
+    throw signal.aborted ? signal.reason : explainFailure(error, progress)
+  }
+}
+
+/** The checked address, looked up within `ms` unless `signal` aborts first. */
+const resolveWithin = async (policy: Policy, url: URL, ms: number, signal?: AbortSignal): Promise<CheckedAddress> => {
+  const late = AbortSignal.timeout(ms)
+  const both = signal === undefined ? late : AbortSignal.any([late, signal])
+  try {
+    return await untilAborted(checkPlace(policy, targetOf(url)), both)
+  } catch (error) {
+    throw late.aborted ? tooLate({ phase: 'resolve' }, error) : error
   }
 }
 
 const open = async (policy: Policy, request: StreamRequest): Promise<OutboundStream> => {
   const url = checkSyntax(policy, String(request.url))
   const { connectTimeoutMs = 5000, silenceMs = 30_000, signal } = request
-  const looking = AbortSignal.any([AbortSignal.timeout(connectTimeoutMs), ...(signal === undefined ? [] : [signal])])
+  const progress: Progress = { phase: 'resolve' }
   try {
-    const pin = await untilAborted(checkPlace(policy, targetOf(url)), looking)
-    const connect = pinned(pin, url, connectTimeoutMs)
+    const pin = await resolveWithin(policy, url, connectTimeoutMs, signal)
+    const connect = pinned({ pin, url, connectTimeoutMs, progress })
     const client = new Client(url.origin, { connect, headersTimeout: silenceMs, bodyTimeout: silenceMs, pipelining: 0 })
-    return await openStream(client, { ...request, url }, request, explain)
+    progress.phase = 'connect'
+    return await openStream(client, { ...request, url }, request, progress)
   } catch (error) {
     if (signal?.aborted) throw new OutboundFailed('aborted', 'the request was aborted', signal.reason)
-    throw looking.aborted ? new OutboundFailed('timeout', 'the host name was not resolved in time') : explain(error)
+    throw explainFailure(error, progress)
   }
 }
 

@@ -44,15 +44,17 @@ const patienceMs = 30_000
 
 const sentences: Record<string, string> = {
   git_ref_missing: 'The branch, commit or folder does not exist in the repository.',
-  git_denied: 'The repository does not exist, or is not accessible with this git token.',
   git_refused: 'The URL of the repository cannot be used.',
-  git_unreachable: 'The git host cannot be reached or did not answer in time.',
+  git_unreachable: 'The git host did not answer in time.',
   git_too_large: 'The folder has too many files to read, or one that is too large.',
   git_token_missing: 'The git token has been deleted: choose another one.',
   git_token_expired: expiredToken,
   git_token_elsewhere:
     'The git token is not for the address of this repository: an administrator of the organization can add its origin to repository_origins of the token.',
 }
+
+/** Codes whose errors already say what the git host answered. */
+const ofHost: ReadonlySet<string> = new Set(['git_denied', 'git_unreachable'])
 
 /** Turns a git host's refusal into an `ApiError`. */
 export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
@@ -63,8 +65,10 @@ export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): P
     const refusal = roomRefusal(error)
     if (refusal !== null) throw refusal
     const code = signal.aborted ? 'git_unreachable' : error instanceof DeploymentError ? error.code : ''
-    if (sentences[code] === undefined) throw error
-    throw badRequest(sentences[code], undefined, code)
+    const said =
+      error instanceof DeploymentError && !signal.aborted && ofHost.has(code) ? error.message : sentences[code]
+    if (said === undefined) throw error
+    throw badRequest(said, undefined, code)
   }
 }
 

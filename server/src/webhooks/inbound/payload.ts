@@ -6,8 +6,9 @@ import { readDelivery } from './read-delivery.ts'
 import type { Envelope, Headers, Host } from './verify.ts'
 
 export interface PushedBranch {
+  /** Of a branch, or of a tag: services may follow either. */
   branch: string
-  /** The new head, as the host says; null if that is not a commit id. */
+  /** The new head, as the host says; null for a tag, and if that is not a commit id. */
   commitId: string | null
 }
 
@@ -41,11 +42,13 @@ const commitIdOf = (id: string): string | null => (/^(?:[0-9a-f]{40}|[0-9a-f]{64
 
 const isNothing = (id: string): boolean => /^0*$/.test(id)
 
-/** A branch of `refs/heads/…`; none for a tag, and for a branch that was deleted. */
-const branchIn = (ref: string, after: string): PushedBranch[] =>
-  ref.startsWith('refs/heads/') && !isNothing(after)
-    ? [{ branch: ref.slice('refs/heads/'.length), commitId: commitIdOf(after) }]
-    : []
+/** The branch of `refs/heads/…` or the tag of `refs/tags/…`; none if it was deleted. */
+const branchIn = (ref: string, after: string): PushedBranch[] => {
+  const [, kind, branch] = /^refs\/(heads|tags)\/(.+)$/s.exec(ref) ?? []
+  if (branch === undefined || isNothing(after)) return []
+  // Of an annotated tag it is not the id of a commit.
+  return [{ branch, commitId: kind === 'tags' ? null : commitIdOf(after) }]
+}
 
 const pathOf = (url: string): string => {
   const path = url.includes('://') ? (URL.parse(url)?.pathname ?? '') : url
@@ -84,6 +87,8 @@ const changesOf = (body: unknown): unknown[] => {
   return Array.isArray(changes) ? changes.slice(0, maxBranches) : []
 }
 
+const bitbucketRefs: Readonly<Record<string, string>> = { branch: 'heads', tag: 'tags' }
+
 const shapes: Record<Host, Shape> = {
   GITHUB: {
     events: ['push'],
@@ -100,7 +105,7 @@ const shapes: Record<Host, Shape> = {
     pusher: (body) => text(body, 'pusher', 'login') || text(body, 'pusher', 'username'),
   },
   GITLAB: {
-    events: ['Push Hook'],
+    events: ['Push Hook', 'Tag Push Hook'],
     requests: ['Merge Request Hook'],
     paths: (body) => ['path_with_namespace', 'git_http_url', 'web_url'].map((name) => text(body, 'project', name)),
     branches: oneRef,
@@ -112,9 +117,10 @@ const shapes: Record<Host, Shape> = {
     paths: (body) => [text(body, 'repository', 'full_name'), text(body, 'repository', 'links', 'html', 'href')],
     branches: (body) =>
       changesOf(body).flatMap((change) =>
-        text(change, 'new', 'type') === 'branch'
-          ? branchIn(`refs/heads/${text(change, 'new', 'name')}`, text(change, 'new', 'target', 'hash') || '?')
-          : [],
+        branchIn(
+          `refs/${bitbucketRefs[text(change, 'new', 'type')] ?? 'other'}/${text(change, 'new', 'name')}`,
+          text(change, 'new', 'target', 'hash') || '?',
+        ),
       ),
     pusher: (body) => text(body, 'actor', 'nickname') || text(body, 'actor', 'display_name'),
   },

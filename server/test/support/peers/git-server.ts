@@ -152,7 +152,11 @@ const isAllowed = (request: IncomingMessage, auth: { username: string; password:
   request.headers.authorization === `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString('base64')}`
 
 export const startGitServer = async (
-  options: { auth?: { username: string; password: string } } = {},
+  options: {
+    auth?: { username: string; password: string }
+    /** Gets what is asked below `/<name>.git/info/lfs/`. */
+    lfs?: (request: IncomingMessage, response: ServerResponse) => void
+  } = {},
 ): Promise<GitServer> => {
   const root = await mkdtemp(join(tmpdir(), 'slipway-git-'))
   const requests: string[] = []
@@ -164,6 +168,7 @@ export const startGitServer = async (
     if (fault?.kind === 'redirect') return void response.writeHead(302, { location: fault.to + request.url }).end()
     if (!isAllowed(request, options.auth))
       return void response.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end()
+    if (options.lfs !== undefined && request.url?.includes('.git/info/lfs/')) return options.lfs(request, response)
     if (fault?.kind !== 'endless' || request.method !== 'POST') return serveBackend(root, request, response)
     let asked = ''
     request.setEncoding('latin1').on('data', (text: string) => {

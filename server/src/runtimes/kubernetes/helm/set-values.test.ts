@@ -87,4 +87,15 @@ test('variables take the place of their names, and unknown names stay', () => {
     withVariables('x: slipway.env.A qovery.env.B slipway.env.C slipway.env.toString', variables),
     'x: 1 $& qovery.env.A slipway.env.C slipway.env.toString',
   )
+  const dotted = { HOST: 'db', 'spring.url': 'jdbc', 'npm-token': 'word', A: '1' }
+  const cases = [
+    ['slipway.env.spring.url', 'jdbc'],
+    ['slipway.env.spring.url.x', 'jdbc.x'],
+    ['slipway.env.spring.urls', 'slipway.env.spring.urls'],
+    ['slipway.env.HOST.internal:5432', 'db.internal:5432'],
+    ['slipway.env.HOSTS', 'slipway.env.HOSTS'],
+    ['slipway.env.npm-token-qovery.env.A-qovery.env.A', 'word-1-1'],
+    ['slipway.env.none.slipway.env.A', 'slipway.env.none.1'],
+  ] as const
+  for (const [written, meant] of cases) assert.equal(withVariables(written, dotted), meant)
 })

@@ -95,8 +95,31 @@ export const writeSetValues = ({ set, setString, setJson }: SetValues): string |
   return JSON.stringify(tree)
 }
 
-/** Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as charts for others have it. */
-export const withVariables = (text: string, variables: Readonly<Record<string, string>>): string =>
-  text.replace(/\b(?:slipway|qovery)\.env\.([A-Za-z_]\w*)/g, (whole, name: string) =>
-    Object.hasOwn(variables, name) ? variables[name]! : whole,
-  )
+const variableName = /\b(?:slipway|qovery)\.env\.([-._A-Za-z][-.\w]{0,254})/g
+
+/** The longest known key that a text begins with and that ends where a word does; null without one. */
+const keyIn = (text: string, variables: Readonly<Record<string, string>>): string | null => {
+  for (let end = text.length; end > 0; end -= 1)
+    if (!/^\w/.test(text.slice(end, end + 1)) && Object.hasOwn(variables, text.slice(0, end))) return text.slice(0, end)
+  return null
+}
+
+/**
+ * Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as charts for others have
+ * it. A dot or a dash belongs to the name if there is such a variable.
+ */
+export const withVariables = (text: string, variables: Readonly<Record<string, string>>): string => {
+  const pieces: string[] = []
+  let at = 0
+  const pattern = new RegExp(variableName)
+  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+    const written = match[1]!
+    const start = pattern.lastIndex - written.length
+    const key = keyIn(written, variables)
+    if (key !== null) pieces.push(text.slice(at, match.index), variables[key]!)
+    // What follows the name may be another reference.
+    pattern.lastIndex = start + (key ?? /^[-.]*\w*/.exec(written)![0]).length
+    if (key !== null) at = pattern.lastIndex
+  }
+  return pieces.join('') + text.slice(at)
+}
