@@ -29,6 +29,7 @@ const reasons: readonly (readonly [field: RegExp, reason: string])[] = [
   [/\/features\/\*\/id$/, 'a word of the catalogue of features'],
   [/\/(ports|storage)\/\*\/id$/, replaced],
   [/\/blueprint_id$/, 'kept as it was sent; there are no blueprints here that it could lead to'],
+  [/ClusterOrphans body\/ids\/\*$/, 'an orphan, which has no row; those that the caller does not see are left out'],
   [/^deployTerraform body\/id$/, 'the service that the path names; the body is not asked'],
   [/^getOrganizationEvents query\//, 'a filter over the events of the own organization'],
   [/^getOrganizationEventTargets query\//, 'a filter over the events of the own organization'],

@@ -307,6 +307,7 @@ Job | ?forceEvent=CRON | src/deployments/tasks/jobs | a stop ends the run under 
 Terraform | /engine=TERRAFORM,OPEN_TOFU | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
 Terraform | ?force_terraform_action=SKIP_DESTROY | src/resources/terraform/terraform | an uninstall that is told to skip the destroy says so, and runs nothing
 Cluster | /action=adopt,remove | test/restore.e2e | a copy that is put back touches nothing that was made since, and does what the operator chooses
+Cluster | /ids | src/resources/cluster/orphans | an orphan is listed to its own organization and to the operator, runs on, and goes when a person removes it
 Cluster | /action=ignore /confirm | src/resources/cluster/orphans | on a cluster with a conflict everything is refused until the operator has chosen
 Cluster | ?direction=* | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 `
