@@ -14,27 +14,23 @@ import { ApiError, forbidden, notFound } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 import { beginWork, noteWork } from '../lib/loop-turns.ts'
 import { usualLimits } from '../limits/limits.ts'
-import { deleteOldEvents, usualAuditDays } from '../store/event-retention.ts'
-import { createLoop } from '../work/loop.ts'
 import { checkAccept } from './accept.ts'
 import { type AnonymousLimit, createAnonymousLimit } from './anonymous-limit.ts'
 import { sendError, toApiError } from './answer-error.ts'
 import { answerOnSocket } from './answerer.ts'
 import { type Authenticator, createAuthenticator, passwordInHeader, tokenInHeader } from './auth/auth.ts'
-import { deleteEndedSessions } from './auth/ended-sessions.ts'
 import { addSignIn } from './auth/sign-in.ts'
 import { createSignInAudit } from './auth/sign-in-audit.ts'
 import { isLong, limitBodyTime } from './body-time.ts'
 import { addConsole, type Console } from './console/console.ts'
-import { deleteEndedConsoleSessions } from './console/session-rows.ts'
 import { createSessions, type Sessions } from './console/sessions.ts'
 import { type Cors, createCors } from './cors.ts'
 import { discardBody } from './discard-body.ts'
 import { drainOnClose } from './drain.ts'
+import { startForgetting } from './forgetting.ts'
 import { addGitDoor } from './git-door/door.ts'
 import { maxPushBytes, receiveMs, receiverOf } from './git-door/receive.ts'
 import { addGitWebhooks } from './git-webhooks.ts'
-import { deleteOldKeys } from './idempotency.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
 import { archiveType, assertComplete, type Operation, type Principal } from './operations/operation.ts'
@@ -49,7 +45,6 @@ import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
-const hourMs = 3_600_000
 /** Of a request whose body is streamed. */
 const longRequestMs = receiveMs + 30_000
 const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
@@ -481,17 +476,7 @@ export const createApi = async (parts: Parts, operations: readonly Operation[]):
   await addDoor(app, gate, operations)
   addOperations(app, gate, operations)
   for (const operation of operations.filter(isSocket)) addSocket(app, gate, operation)
-  const forgetting = createLoop(parts, {
-    name: 'old keys, sessions and events',
-    periodMs: hourMs,
-    waits: true,
-    failed: 'expired idempotency keys, sessions and audit events could not be deleted',
-    async run(signal) {
-      for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions])
-        await forget(parts.database)
-      await deleteOldEvents(parts.database, parts.settings.auditDays ?? usualAuditDays, signal)
-    },
-  })
+  const forgetting = startForgetting(parts)
   app.addHook('onClose', async () => {
     gate.authenticator.close()
     gate.sessions.stop()

@@ -198,7 +198,7 @@ export const adoptServices = async (
   for (const services of Map.groupBy(readable, (each) => each.found.environmentId).values()) {
     try {
       await adoptEnvironment(parts, clusterKey, services)
-      adopted.push(...services.map((each) => each.found.serviceId))
+      for (const { found: service } of services) adopted.push(service.serviceId)
     } catch {
       // One that cannot be written must not keep its neighbours out.
       for (const service of services)

@@ -5,6 +5,7 @@
  */
 import { promisify } from 'node:util'
 import { deflateRaw, inflateRaw } from 'node:zlib'
+import { readLargeJson, tryJson } from '../../lib/foreign-text/read-json.ts'
 import type { Log } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
@@ -38,7 +39,7 @@ interface Envelope {
 
 /** The engine sends labels with every event, and Kubernetes takes 256 KiB of annotations: 48 KiB for ours. */
 const mostBytes = 48 * 1024
-const mostInflated = 16 * 2 ** 20
+const inflatedBounds = { mostBytes: 16 * 2 ** 20, mostValues: 1_000_000 }
 
 const deflate = promisify(deflateRaw)
 const inflate = promisify(inflateRaw)
@@ -115,12 +116,8 @@ export class UnusableRecord extends Error {}
 
 const parse = (text: string): Envelope => {
   if (text.length > mostBytes) throw new UnusableRecord('Its record is larger than one of ours.')
-  let envelope: Partial<Envelope>
-  try {
-    envelope = JSON.parse(text) as Partial<Envelope>
-  } catch {
-    throw new UnusableRecord('Its record is damaged.')
-  }
+  const envelope = tryJson(text, { mostBytes, mostValues: 1000 }) as Partial<Envelope> | undefined
+  if (envelope === undefined) throw new UnusableRecord('Its record is damaged.')
   if (envelope?.version !== 1 || typeof envelope.organization !== 'string' || typeof envelope.sealed !== 'string')
     throw new UnusableRecord('Its record has a form that this version of the server does not know.')
   return { ...(envelope as Envelope), keys: Array.isArray(envelope.keys) ? envelope.keys : [] }
@@ -144,6 +141,6 @@ export const readRecord = async (
   } catch (cause) {
     throw new UnusableRecord('Its record cannot be opened with the master key of this server.', { cause })
   }
-  const json = await inflate(Buffer.from(packed, 'base64'), { maxOutputLength: mostInflated })
-  return new Secret(JSON.parse(json.toString()) as ServiceRecord)
+  const json = await inflate(Buffer.from(packed, 'base64'), { maxOutputLength: inflatedBounds.mostBytes })
+  return new Secret((await readLargeJson(json, { owner: organizationId, ...inflatedBounds })) as ServiceRecord)
 }

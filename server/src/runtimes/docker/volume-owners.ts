@@ -6,9 +6,11 @@
  * Only an empty volume that is root's is given away, so that a call may be repeated after a crash at any instant and no
  * file ever changes its owner. Names of users are looked up in the image's own /etc/passwd, and count as numbers only.
  */
+
 import { buffer } from 'node:stream/consumers'
 import { pack } from 'tar-stream'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
+import { splitLines } from '../../lib/foreign-text/split-lines.ts'
 import type { Containers } from './containers.ts'
 import type { ContainerBody, Mount } from './describe.ts'
 import { findAt } from './program/archive.ts'
@@ -25,7 +27,7 @@ const numberIn = (text: string | undefined): number | null =>
   text !== undefined && /^\d{1,10}$/.test(text) && Number(text) <= largestId ? Number(text) : null
 
 /** Rows of /etc/passwd or /etc/group. */
-const rowsOf = (text: string): string[][] => text.split('\n').map((line) => line.split(':'))
+const rowsOf = (text: string): string[][] => splitLines(text).map((line) => line.split(':'))
 
 /** `user`: as USER of a Dockerfile has it, `<name or number>[:<name or number>]`. Null for one that is not known. */
 export const ownerOf = (user: string, passwd: string, group: string): Owner | null => {
