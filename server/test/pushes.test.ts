@@ -12,7 +12,7 @@ import { type Json, newApplication, newPlace, startApi } from './support/api.ts'
 import { type Delivery, hostNames, pushBody, pushDelivery, sign } from './support/peers/git-hosts.ts'
 import { until } from './support/until.ts'
 
-const api = await startApi({ settings: { limits: undefined } })
+const api = await startApi({ settings: { limits: undefined, anonymousLimit: 0 } })
 const { call, organizationId, source, database } = api
 const collection = `/organization/${organizationId}/gitWebhook`
 

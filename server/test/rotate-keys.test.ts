@@ -257,5 +257,7 @@ test('every table that the sources seal for is among those that are sealed again
   const named = sources.flatMap(({ text }) =>
     [...withoutComments(text).matchAll(/\btable: '(\w+)',\s*row\b/g)].map(([, table]) => table!),
   )
-  assert.deepEqual([...new Set(named)].sort(), [...new Set(sealedKinds.map(({ table }) => table))].sort())
+  // Records of services are not in the database: the next deployment writes a new one.
+  const tables = named.filter((table) => table !== 'record')
+  assert.deepEqual([...new Set(tables)].sort(), [...new Set(sealedKinds.map(({ table }) => table))].sort())
 })

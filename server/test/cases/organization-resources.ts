@@ -71,7 +71,11 @@ const serve = async (values: Values, answer: unknown): Promise<string> => {
 const close: Case['after'] = async (values) => void hosts.get(values)?.close()
 
 const listing: Record<string, unknown> = { github: [], gitlab: [], bitbucket: { values: [] } }
-const one = { id: 1, name: 'o/r', full_name: 'o/r', clone_url: 'https://git.invalid/o/r.git' }
+const cloneUrl = 'https://git.invalid/o/r.git'
+const one = {
+  ...{ id: 1, name: 'o/r', full_name: 'o/r', path_with_namespace: 'o/r' },
+  ...{ clone_url: cloneUrl, http_url_to_repo: cloneUrl, links: { clone: [{ name: 'https', href: cloneUrl }] } },
+}
 
 const browsing = ({ path }: Operation): Case | undefined => {
   const [, provider, branch] = /\/account\/(\w+)\/repository(\/branch)?$/.exec(path) ?? []
@@ -86,6 +90,7 @@ const browsing = ({ path }: Operation): Case | undefined => {
         token: 'x',
         workspace: 'o',
         git_api_url,
+        repository_origins: ['https://git.invalid'],
       }
       values.gitTokenId = (await scene.post(`${base(scene)}/gitToken`, body)).id
     },

@@ -1,5 +1,6 @@
 /** Finds the files of a tree that are stored with Git LFS. What git itself would leave alone is left alone here too. */
 
+import { ExecTimeout } from '../../lib/exec.ts'
 import { refused } from '../git/errors.ts'
 import type { Objects } from '../git/objects.ts'
 import { withObjects } from '../git/objects.ts'
@@ -14,9 +15,15 @@ export interface LfsFile extends LfsPointer {
 }
 
 const timeoutMs = 60_000
+/** For the search in a tree, which can name the same folders again and again. */
+const searchMs = 15_000
+const maxListed = 1_000_000
 const maxAnswer = 1 << 26
 /** In the folder of the mirror; the caller has locked that. */
 const indexName = 'slipway-lfs-index'
+
+const tooMany = (): Error =>
+  refused('The repository has too many files and folders to find those of Git LFS among them.')
 
 const runOrRefuse = async (git: Git, args: string[], options: { input?: Buffer; index?: string } = {}) => {
   const env: Record<string, string> = options.index === undefined ? {} : { GIT_INDEX_FILE: options.index }
@@ -28,7 +35,11 @@ const runOrRefuse = async (git: Git, args: string[], options: { input?: Buffer; 
 /** Whether a `.gitattributes` of the tree says that files are stored with LFS. */
 export const usesLfs = async (git: Git, mirror: string, tree: string): Promise<boolean> => {
   const args = ['--git-dir', mirror, '-c', 'grep.threads=1', 'grep', '-q', '-F', '-e', 'filter=lfs', tree]
-  const { code, stderr } = await git.run([...args, '--', ':(glob)**/.gitattributes'], { timeoutMs })
+  const { code, stderr } = await git
+    .run([...args, '--', ':(glob)**/.gitattributes'], { timeoutMs: searchMs })
+    .catch((error: unknown) => {
+      throw error instanceof ExecTimeout ? tooMany() : error
+    })
   if (code > 1) throw refused(`git could not read the repository: ${stderr.trim().split('\n')[0]?.slice(0, 200)}`)
   return code === 0
 }
@@ -70,8 +81,12 @@ export const findLfsFiles = async (
   isNeeded: (path: string) => boolean,
 ): Promise<LfsFile[]> => {
   const small: Listed[] = []
-  for await (const listed of listTree(git, { mirror, treeId: tree }, timeoutMs))
+  let count = 0
+  for await (const listed of listTree(git, { mirror, treeId: tree }, timeoutMs)) {
+    count += 1
+    if (count > maxListed) throw tooMany()
     if (canBePointer(listed) && isNeeded(listed.path)) small.push(listed)
+  }
   const files = await withObjects(git, mirror, timeoutMs, (objects) => readPointers(objects, small))
   return files.length === 0 ? files : keepFiltered(git, mirror, tree, files)
 }

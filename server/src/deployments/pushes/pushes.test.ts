@@ -186,7 +186,14 @@ for (const lateCut of [false, true])
       `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec, sealed)
        values ($1, $2, 'git_token', $2, 'git_token', 'token', $3, $4)`,
       [
-        ...[token, ids.organizationId, JSON.stringify({ type: 'GITHUB', git_api_url: 'https://git.example/api/v3' })],
+        ...[
+          token,
+          ids.organizationId,
+          JSON.stringify({
+            ...{ type: 'GITHUB', git_api_url: 'https://git.example/api/v3' },
+            repository_origins: ['https://git.example'],
+          }),
+        ],
         JSON.stringify({ token: Buffer.from('text').toString('base64') }),
       ],
     )

@@ -182,14 +182,19 @@ test('a hundred services that die at once are back within 10 s, while another cl
   for (const id of farIds) assert.equal((await far.runtime.instancesOf(id)).length, 1)
 })
 
-test('half an answer of an engine sweeps nothing, a whole one only what no row of any cluster stands for', async (t) => {
+test('half an answer of an engine sweeps nothing, a whole one only what a deletion was recorded of', async (t) => {
   const scene = await createScene()
   const { near, far, clusters } = scene
   const [[id], [farId]] = await deploy(scene, [1, 1])
   const clock = createFakeClock()
   const traffic = createTraffic()
   let half = true
-  const stranger = { ...near.ids, serviceId: far.ids.projectId }
+  const deleted = { ...near.ids, serviceId: newId() }
+  const stranger = { ...near.ids, serviceId: newId() }
+  await near.database.query(
+    `insert into deletion (id, kind, environment_id, cluster) values ($1, 'application', $2, $3)`,
+    [deleted.serviceId, near.ids.environmentId, near.clusterId],
+  )
   const [seen] = await near.runtime.instancesOf(id!)
   const ended: string[] = []
   const runtime: Runtime = {
@@ -197,10 +202,11 @@ test('half an answer of an engine sweeps nothing, a whole one only what no row o
     async owned() {
       if (half) throw new Error('the engine told of the instances only')
       const owned = await near.runtime.owned()
-      // As on an engine that two clusters share: the second one is of the other, the third of nobody.
+      // As on an engine that two clusters share: the second one is of the other, the third of nobody, the last deleted.
       const others = [
         { ...seen!, serviceId: farId! },
         { ...seen!, ...stranger },
+        { ...seen!, ...deleted },
       ]
       return { ...owned, instances: [...owned.instances, ...others] }
     },
@@ -223,7 +229,7 @@ test('half an answer of an engine sweeps nothing, a whole one only what no row o
   half = false
   await minute()
   await until(() => ended.length > 0, { what: 'the sweep' })
-  assert.deepEqual(ended, [stranger.serviceId])
+  assert.deepEqual(ended, [deleted.serviceId])
   assert.equal((await far.runtime.instancesOf(farId!)).length, 1)
 })
 

@@ -83,8 +83,6 @@ test('an orphan is listed to its own organization and to the operator, runs on, 
   })
   assert.equal((await send(api.call, 'POST', `/cluster/${clusterId}/orphans/ignore`, { ids: [id] })).ids[0], id)
   assert.notEqual((await orphans()).results[1].ignored_at, null)
-  const kept = await send(api.call, 'POST', `/cluster/${clusterId}/orphans/adopt`, { ids: [id] })
-  assert.deepEqual([kept.adopted, kept.left.length], [[], 1])
   assert.equal((await runtime.instancesOf(id)).length, 1)
   const gone = await send(api.call, 'POST', `/cluster/${clusterId}/orphans/remove`, { ids: [environmentId] })
   assert.deepEqual(gone.ids.sort(), [environmentId, id].sort())
@@ -93,6 +91,27 @@ test('an orphan is listed to its own organization and to the operator, runs on, 
     what: 'the volume to be removed',
   })
   await until(async () => (await orphans()).results.length === 0, { what: 'an empty list' })
+})
+
+test('an orphan that is adopted is a service again, as it runs', async () => {
+  const { id, environmentId } = await deployed()
+  await until(async () => (await database.query(`select from deployment where state = 'RUNNING'`)).length === 0, {
+    what: 'the end of the deployment',
+  })
+  const [instance] = await runtime.instancesOf(id)
+  await forget(environmentId)
+  await restart()
+  await until(async () => (await orphans()).results.length === 2, { what: 'both to be listed' })
+  const path = `/cluster/${clusterId}/orphans/adopt`
+  const { adopted, left } = await send(api.call, 'POST', path, { ids: [environmentId, id] })
+  assert.deepEqual([adopted.toSorted(), left], [[environmentId, id].toSorted(), []])
+  assert.equal(await stateOf(id), 'RUNNING')
+  await restart()
+  await until(async () => (await orphans()).results.length === 0, { what: 'an empty list' })
+  assert.deepEqual(
+    (await runtime.instancesOf(id)).map((one) => one.id),
+    [instance!.id],
+  )
 })
 
 test('on a cluster with a conflict everything is refused until the operator has chosen', async () => {

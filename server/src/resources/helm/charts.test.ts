@@ -102,7 +102,7 @@ test('the charts of a repository are read with its login, all or one by name', a
 
 test('a repository that cannot be read is a sentence', async () => {
   const refused: [object, RegExp][] = [
-    [{ url: `${host}/charts` }, /refused the login/],
+    [{ url: `${host}/charts` }, /requires a login/],
     [{ url: `${host}/page` }, /no index of charts/],
     [{ url: `${host}/big` }, /lists more than 5000 charts/],
     [{ url: `${host}/missing` }, /status 404/],

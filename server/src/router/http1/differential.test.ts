@@ -231,8 +231,12 @@ const startProgram = async (t: TestContext) => {
   })
   // A client that leaves in the middle of its request is no error.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (error.code?.startsWith('HPE') === true && error.code !== 'HPE_INVALID_EOF_STATE')
-      errors.push(`${error.code} ${String((error as { rawPacket?: Buffer }).rawPacket)}`)
+    const packet = (error as { rawPacket?: Buffer }).rawPacket?.toString('latin1') ?? ''
+    // Bytes outside ASCII in a path are passed on as they are; Node's own parser takes none.
+    const isByChoice =
+      error.code === 'HPE_INVALID_URL' && /^[A-Z]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.[01]\r\n/.test(packet)
+    if (error.code?.startsWith('HPE') === true && error.code !== 'HPE_INVALID_EOF_STATE' && !isByChoice)
+      errors.push(`${error.code} ${packet}`)
     socket.destroy()
   })
   server.listen(0, '127.0.0.1')
@@ -321,7 +325,11 @@ test('of ten thousand requests that could be read in two ways none becomes anoth
     const theirs = peers.map(({ seen }) => seen[id]!)
     // One that nobody asked for would have no response.
     const isAsked = ours.length <= (answer.match(/^x-seen: 1\r$/gim)?.length ?? 0)
-    const isKnown = theirs.length === 0 || theirs.some((seen) => isAmong(ours, seen))
+    // Of a path outside ASCII, Node's parser behind us refuses the first request; the one that follows it is still good.
+    const isFollowing =
+      /^[^\r\n]*[\x80-\xff]/.test(attacks[id]!.toString('latin1')) &&
+      ours.every((line) => line.startsWith(`GET /e${id} `))
+    const isKnown = theirs.length === 0 || isFollowing || theirs.some((seen) => isAmong(ours, seen))
     if (!isAsked || !isKnown) wrong.push({ sent: attacks[id]!.toString('latin1'), answer, ours, theirs })
   }
   assert.deepEqual(wrong.slice(0, 5), [], `${wrong.length} connections`)

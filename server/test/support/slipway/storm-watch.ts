@@ -48,7 +48,9 @@ const readOpen = async (send: Send, environmentId: string): Promise<Json[]> => {
   ]
 }
 
-const hasBegun = (entry: Json): boolean => entry.stages.some((stage: Json) => stage.status !== 'QUEUED')
+/** A part that waits may be ended alone, because its service is to be deleted. */
+const hasBegun = (entry: Json): boolean =>
+  entry.stages.some((stage: Json) => stage.status !== 'QUEUED' && stage.status !== 'CANCELED')
 
 /** Whoever is shown to run behind another one has overtaken it. */
 const overtakers = (entries: readonly Json[]): string[] =>

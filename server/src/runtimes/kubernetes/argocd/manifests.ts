@@ -101,7 +101,10 @@ export const describeApp = (
       kind: 'Secret',
       metadata: { ...metadata, labels: { ...metadata.labels, [secretTypeLabel]: 'repository' } },
       type: 'Opaque',
-      data: encode({ type: 'git', url: repository, project: name, ...login }),
+      data: encode({
+        ...{ type: 'git', url: repository, project: name },
+        ...(login === null ? {} : { username: login.username, password: login.password }),
+      }),
     },
     {
       apiVersion: version,
