@@ -24,7 +24,8 @@ export const furnishPreviews = async (
   await git.commit(path, { Dockerfile: 'FROM fake/serve:1\nEXPOSE 8080\n' }, 'First')
   for (const branch of ['basket', 'search', 'theirs'])
     await git.git(path, ['update-ref', `refs/heads/${branch}`, 'refs/heads/main'])
-  const token = { name: 'host of the site', ...host.token('github') }
+  const repositoryOrigins = [new URL(git.url(path)).origin]
+  const token = { name: 'host of the site', ...host.token('github'), repository_origins: repositoryOrigins }
   const { id: git_token_id } = await call('POST', `/organization/${organizationId}/gitToken`, token)
   const { id: environmentId } = await call('POST', `/project/${projectId}/environment`, {
     ...{ name: 'staging', mode: 'STAGING' },

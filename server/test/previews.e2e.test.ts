@@ -40,7 +40,10 @@ test('a pull request has an environment while it is open, and nothing is left of
   await git.commit(path, page('main'), 'first')
   const { id: organizationId } = (await send('GET', '/organization')).results[0]
   const organization = `/organization/${organizationId}`
-  const { id: git_token_id } = await send('POST', `${organization}/gitToken`, { name: 'host', ...host.token('github') })
+  const { id: git_token_id } = await send('POST', `${organization}/gitToken`, {
+    ...{ name: 'host', ...host.token('github') },
+    repository_origins: [new URL(git.url(path)).origin],
+  })
   const hook = await send('POST', `${organization}/gitWebhook`, { git_token_id })
   const project = await send('POST', `${organization}/project`, { name: 'previewed' })
   const environment = await send('POST', `/project/${project.id}/environment`, { name: 'staging' })
