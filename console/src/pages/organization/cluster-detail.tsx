@@ -8,6 +8,7 @@ import { Time } from '../../ui/time.tsx'
 import { ClusterActions, type ClusterProps } from './cluster-actions.tsx'
 import { cloudOf, providerWord } from './cluster-forms.tsx'
 import { ClusterLog } from './cluster-log.tsx'
+import { ClusterOrphans } from './cluster-orphans.tsx'
 import { coresOf, gigabytesOf, kindOf } from './clusters.tsx'
 
 interface Warning {
@@ -176,6 +177,7 @@ export const ClusterDetail = (props: ClusterProps & { onGone(): void }) => {
             <strong>Locked by {lock.owner_name}.</strong> {lock.reason}
           </div>
         )}
+        <ClusterOrphans clusterId={cluster.id} />
         <Facts {...props} />
         {status === undefined ? (
           <Waiting />
