@@ -201,6 +201,8 @@ test('HTTP, TCP and UDP ports of one application: old connections drain while ne
   await send('DELETE', path)
   assert.equal(await settle(slipway, application.id), 'DELETED')
   assert.equal(await greeting(tcp), 'ECONNREFUSED')
+  // The state comes a moment before its row and its ports are gone.
+  await until(async () => (await slipway.api('GET', path)).status === 404, { what: 'its row to go' })
   await send('PUT', `/application/${clone.id}`, { ports })
   await deployed(clone.id, place.environmentId)
   assert.equal(await greeting(tcp), 'v2')

@@ -43,6 +43,8 @@ export interface Outcome {
 }
 
 export interface BuildSceneOptions {
+  /** Nothing else on this machine may be asked; default: all of loopback. */
+  reachesOnlyGit?: boolean
   /** Builds at a time. */
   concurrency?: number
   /** Of the engine's disk. */
@@ -58,6 +60,7 @@ export const openBuildScene = async ({
   diskReserveMb,
   cacheMb,
   downloadBytes,
+  reachesOnlyGit = false,
 }: BuildSceneOptions = {}) => {
   await ensureBusybox()
   const server = await startGitServer()
@@ -73,10 +76,12 @@ export const openBuildScene = async ({
       return held === undefined ? registry.pull(access, progress, signal) : { imageId: held, reference: held }
     },
   }
+  const outbound = createOutbound({ allow: [reachesOnlyGit ? new URL(server.origin).host : 'loopback'] })
   const builder = createBuilder({
     dataDir,
     database: undefined as never,
-    network: createOutbound({ allow: ['loopback'] }),
+    network: outbound,
+    outbound,
     downloadBytes,
     log: createLog('silent'),
     clock: systemClock,
