@@ -142,6 +142,12 @@ const createBuildParts = (parts: ImageBuilderParts) => {
   return { engine, store, bases, tools, containers, disk, caches, platform, downloads, ...network }
 }
 
+/** Somebody removed images from the engine: that of a step, which the next one was built on. */
+const isLostStep = (error: unknown): boolean =>
+  error instanceof DeploymentError &&
+  error.code === 'build_failed' &&
+  /unknown parent image ID|No such image: sha256:/.test(error.message)
+
 /** Builds what does not exist yet, each content once. */
 const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Preparation) => {
   const { engine, store, bases, tools } = ours
@@ -200,7 +206,14 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     const owner = { organizationId, clusterId, cacheScope }
     const build = { ...owner, noCache, plan: plan.stages, bases: found, context, limits: request }
     const secrets = request.variables.reveal()
-    return buildImage(ours, { ...build, secrets, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
+    const run = () => buildImage(ours, { ...build, secrets, deadlineMs: timeoutMs + 60_000 }, output, signal, later)
+    try {
+      return await run()
+    } catch (error) {
+      if (!isLostStep(error) || signal.aborted) throw error
+      output.write('An image of a step was removed from the engine while it was used: building again.\n')
+      return run()
+    }
   }
 
   const build = async (
