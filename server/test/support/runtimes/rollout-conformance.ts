@@ -212,7 +212,9 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await converge(fresh.workload, fresh.desired, rollout)
       assert.equal(steps.includes('stop-first'), stopsFirst)
       const mine = async () =>
-        (await runtime().owned()).volumes.filter(({ serviceId }) => serviceId === old.workload.serviceId)
+        (await runtime().owned()).volumes
+          .filter(({ serviceId }) => serviceId === old.workload.serviceId)
+          .map(({ id, environmentId, serviceId }) => ({ id, environmentId, serviceId }))
       const { environmentId, serviceId } = old.workload
       assert.deepEqual(await mine(), [{ id: volume.id, environmentId, serviceId }])
       await converge(fresh.workload, { state: 'stopped', exposure: async () => fresh.exposure, graceMs: 2000 })
