@@ -102,7 +102,7 @@ const breaks: Break[] = [
   {
     name: 'wrong command',
     files: dockerfile('FROM busybox:1', words(['/serve', '--all'])),
-    says: /Its command \/serve cannot be started: No such file or directory/,
+    says: /The image has no file \/serve: check the command and the entrypoint/,
   },
   {
     name: 'port in use inside',
@@ -123,7 +123,13 @@ const breaks: Break[] = [
   { name: 'image tag is gone', password: 'right', says: /team\/web:9/ },
   {
     name: 'volume not writable',
-    files: dockerfile('FROM busybox:1', 'USER 1000', words(['sh', '-c', 'echo x > /data/file || exit 1'])),
+    // A volume begins with what the image has there, and its owner.
+    files: dockerfile(
+      'FROM busybox:1',
+      'RUN mkdir /data && echo x > /data/kept',
+      'USER 1000',
+      words(['sh', '-c', 'echo x > /data/file || exit 1']),
+    ),
     more: { storage: [{ mount_point: '/data', size: 4, type: 'FAST_SSD' }] },
     says: /exited 3 times.*It said: .*\/data\/file: Permission denied/,
   },
