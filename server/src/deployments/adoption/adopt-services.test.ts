@@ -3,8 +3,9 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { until } from '../../../test/support/until.ts'
-import { openRelease } from '../release/releases.ts'
+import { currentRelease, openRelease } from '../release/releases.ts'
 import { adoptServices, type FoundService } from './adopt-services.ts'
+import { readRecord, writeRecord } from './record.ts'
 
 const api = await startApi()
 const { call, database, runtime, engine, parts } = api
@@ -129,6 +130,37 @@ test('services that a database has lost are in it again as they run, and their n
   assert.equal(status.service_deployment_status, 'UP_TO_DATE')
   await deploy(app.id)
   assert.equal((await runtime.instancesOf(app.id)).length, instances.length)
+})
+
+test('a service with more variables than a record holds is adopted without them, and deployed however many there are', async () => {
+  const scene = await createScene()
+  await database.query(
+    `insert into variable (id, organization_id, parent_id, scope, key, value, is_secret, variable_type)
+     select gen_random_uuid(), $1, $2, 'PROJECT', 'LARGE_' || n, repeat(md5(n::text), 2000), false, 'VALUE'
+     from generate_series(1, 40) n`,
+    [api.organizationId, scene.projectId],
+  )
+  const [{ records: before }] = (await found(scene)) as [FoundService]
+  assert.match(
+    JSON.stringify(
+      (
+        await readRecord(parts.sealer, { organizationId: api.organizationId, serviceId: scene.app.id }, before[0]!)
+      ).reveal().rows,
+    ),
+    /COLOR/,
+  )
+  const { other } = scene
+  const { rows } = (
+    await readRecord(
+      parts.sealer,
+      { organizationId: api.organizationId, serviceId: other.id },
+      (
+        await writeRecord(parts, (await currentRelease(database, other.id))!)
+      ).record!,
+    )
+  ).reveal()
+  assert.equal(rows.variable ?? null, null)
+  assert.equal(rows.release?.length, 1)
 })
 
 test('a second adoption changes nothing, and neither does an older record', async () => {

@@ -73,8 +73,26 @@ export const recordTables = Object.keys(conditions)
 /** What is left out of a record that would be too large otherwise: first the rows that the fewest restores need. */
 const dispensable = [[], ['uploaded_certificate', 'service_output'], ['variable']] as const
 
+/** Of tables with long texts, SQL for their bytes in a row `x`, which is asked before any of them is read. */
+const longTexts: Readonly<Record<string, string>> = {
+  variable: `octet_length(coalesce(x.value, '')) + octet_length(coalesce(x.sealed, ''))`,
+  service_output: `octet_length(coalesce(x.value, '')) + octet_length(coalesce(x.sealed, ''))`,
+  release: 'octet_length(x.sealed_env)',
+}
+
+/** More than a record could hold, however well it is compressed, is not worth the memory. */
+const mostTextBytes = 256 * 1024
+
+const rowsSql = (table: string, condition: string): string => {
+  const rows = `(select jsonb_agg(to_jsonb(x)) from ${table} x where ${condition})`
+  const bytes = longTexts[table]
+  if (bytes === undefined) return `${rows} as ${table}`
+  const size = `(select coalesce(sum(${bytes}), 0) from ${table} x where ${condition})`
+  return `case when ${size} <= ${mostTextBytes} then ${rows} end as ${table}`
+}
+
 const select = `select ${Object.entries(conditions)
-  .map(([table, condition]) => `(select jsonb_agg(to_jsonb(x)) from ${table} x where ${condition}) as ${table}`)
+  .map(([table, condition]) => rowsSql(table, condition))
   .join(', ')}`
 
 type Ids = Pick<Release, 'id' | 'organizationId' | 'serviceId' | 'deploymentId' | 'workload'>
@@ -102,7 +120,7 @@ export const writeRecord = async (
   ])
   const ids = { organizationId, projectId, environmentId, serviceId, deploymentId, releaseId: release.id }
   const kept: Record<string, Rows[string]> = { ...rows[0] }
-  for (const tables of dispensable) {
+  for (const tables of kept.release == null ? [] : dispensable) {
     for (const table of tables) delete kept[table]
     const record = await seal(sealer, keys, { ...ids, at: new Date().toISOString(), rows: kept })
     if (record.length <= mostBytes) return { record }
