@@ -106,6 +106,8 @@ test('an orphan that is adopted is a service again, as it runs', async () => {
   const { adopted, left } = await send(api.call, 'POST', path, { ids: [environmentId, id] })
   assert.deepEqual([adopted.toSorted(), left], [[environmentId, id].toSorted(), []])
   assert.equal(await stateOf(id), 'RUNNING')
+  const twice = await send(api.call, 'POST', path, { ids: [api.organizationId] })
+  assert.deepEqual([twice.adopted, twice.left.map((one: Json) => one.id)], [[], [api.organizationId]])
   await restart()
   await until(async () => (await orphans()).results.length === 0, { what: 'an empty list' })
   assert.deepEqual(

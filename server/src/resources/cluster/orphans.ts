@@ -128,9 +128,15 @@ const adoptSome = async (context: IdsContext): Promise<Adoption> => {
   const cluster = await clusterOf(context)
   if (cluster.line?.conflict() != null)
     throw conflict('cluster_conflict', 'An operator must decide about the conflict of this cluster first.')
-  const result = await adopt(context.parts, cluster, await seenBy(context, cluster, context.body.ids))
-  await context.transaction((tx) => audit(tx, context, { orphans: { adopted: result.adopted } }))
-  return result
+  const seen = await seenBy(context, cluster, context.body.ids)
+  const { adopted, left } = await adopt(context.parts, cluster, seen)
+  await context.transaction((tx) => audit(tx, context, { orphans: { adopted } }))
+  const known = new Set(seen.map(({ id }) => id))
+  const unknown = context.body.ids.filter((id) => !known.has(id))
+  return {
+    adopted,
+    left: [...left, ...unknown.map((id) => ({ id, reason: 'No orphan of this cluster has this id.' }))],
+  }
 }
 
 const Choose = Type.Object({
