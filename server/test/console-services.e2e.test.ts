@@ -381,8 +381,14 @@ test('whoever changes variables is told by name which services get the change', 
   await isTold('FLAG was saved.')
   await page.getByRole('button', { name: 'Import .env' }).click()
   await page.getByRole('textbox', { name: 'Variables', exact: true }).fill('FIRST=1\nSECOND=2')
+  // The second is written once the page has read the first.
+  await page.route('**/variable', async (route) => {
+    if (route.request().postDataJSON().key === 'SECOND') await dialogButton('Import 1').waitFor({ state: 'attached' })
+    await route.continue()
+  })
   await dialogButton('Import 2').click()
   await isTold('2 variables were imported.')
+  await page.unroute('**/variable')
   await page.getByRole('button', { name: 'Actions for FLAG' }).click()
   await page.getByRole('menuitem', { name: 'Delete' }).click()
   await dialogButton('Delete').click()

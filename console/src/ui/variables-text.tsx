@@ -72,6 +72,8 @@ const read = (text: string): Entry[] | Error => {
   }
 }
 
+const countOf = ({ fresh, changed, removed }: Difference): number => fresh.length + changed.length + removed.length
+
 const short = (value: string): string => (value.length > 120 ? `${value.slice(0, 120)} …` : value)
 const mostShown = 200
 
@@ -82,7 +84,7 @@ const Preview = ({
   difference: Difference
   isSecret: boolean
 }) => {
-  const count = fresh.length + changed.length + removed.length
+  const count = countOf({ fresh, changed, removed })
   const shown = (value: string | null): string => (isSecret || value === null ? 'secret' : short(value))
   if (count === 0) return <p className="dim">Nothing would change.</p>
   return (
@@ -159,12 +161,13 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
     () => (entries instanceof Error ? null : differenceOf(entries, own, !isImport && mayDelete)),
     [entries, own, isImport, mayDelete],
   )
-  const count =
-    difference === null ? 0 : difference.fresh.length + difference.changed.length + difference.removed.length
+  const count = difference === null ? 0 : countOf(difference)
   const saving = useMutation({
-    mutationFn: () => apply(place, difference!, isSecret),
-    onSuccess() {
-      tellReach(`${count} ${count === 1 ? 'variable was' : 'variables were'} ${isImport ? 'imported' : 'saved'}.`)
+    mutationFn: (asked: Difference) => apply(place, asked, isSecret),
+    // Of what was asked for: the difference shrinks while it is being written.
+    onSuccess(_answer, asked) {
+      const written = countOf(asked)
+      tellReach(`${written} ${written === 1 ? 'variable was' : 'variables were'} ${isImport ? 'imported' : 'saved'}.`)
       onClose()
     },
     // What was written before a failure was written: the preview is then of what is left.
@@ -172,7 +175,7 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
   })
   const submit = (event: FormEvent): void => {
     event.preventDefault()
-    saving.mutate()
+    saving.mutate(difference!)
   }
   return (
     <DialogFrame title={isImport ? 'Import a .env file' : 'Edit as text'} size="xl" onClose={onClose}>
