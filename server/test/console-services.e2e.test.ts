@@ -91,7 +91,7 @@ before(async () => {
   await page.goto(slipway.url)
   await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
   await page.keyboard.press('Enter')
-  await page.locator('main h1').waitFor()
+  await page.waitForURL('**/o/*')
 })
 
 after(async () => {

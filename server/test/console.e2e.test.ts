@@ -356,7 +356,9 @@ step('the pages of the organization, search and help can be used, by keyboard to
     .waitFor()
   await hasNoBarriers(page, 'search')
   await page.keyboard.press('Enter')
+  // A key is for the page that is shown, and the address is there before its page.
   await page.waitForURL(`**/e/${environmentId}/services`)
+  await page.locator('.tabs').getByText('Deployments', { exact: true }).waitFor()
   // While it is closing, a key would still be its own.
   await page.getByRole('combobox', { name: 'Search resources and actions' }).waitFor({ state: 'hidden' })
   await page.keyboard.press('d')
@@ -377,7 +379,6 @@ step('who may only read sees no button that would fail, and signing out leaves n
   await reader.goto(`${slipway.url}/e/${environmentId}/services`)
   await reader.getByRole('textbox', { name: 'Token' }).fill(made.body.token)
   await reader.getByRole('button', { name: 'Sign in' }).click()
-  await reader.waitForURL('**/services')
   await reader.getByRole('link', { name: 'shop', exact: true }).click()
   // The environment has such a tab too.
   await reader.waitForURL('**/s/application/*/overview')
