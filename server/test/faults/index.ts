@@ -9,6 +9,7 @@ import { duplicateFaults } from './duplicates.ts'
 import { engineFaults } from './engine-away.ts'
 import type { Fault } from './fault.ts'
 import { firstStartFaults } from './first-start.ts'
+import { floodFaults } from './floods.ts'
 import { queueFaults } from './full-queue.ts'
 import { keyFaults } from './keys.ts'
 import { killFaults } from './kills.ts'
@@ -30,6 +31,7 @@ const groups: readonly (readonly Fault[])[] = [
   overloadFaults,
   queueFaults,
   firstStartFaults,
+  floodFaults,
 ]
 
 const numberOf = ({ id }: Fault): number => Number(id.slice(1))

@@ -1,0 +1,303 @@
+/** F29: floods that one organization, or a stranger without a token, sends at the default limits, seen by another one. */
+import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createHmac } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { hashSync } from 'bcryptjs'
+import { page } from '../support/docker/apps.ts'
+import { createAuthority } from '../support/peers/certificates.ts'
+import type { Json, Slipway } from '../support/slipway/slipway.ts'
+import { createApplication, createPlace, deploy, isSettled, type Place, settle } from '../support/slipway/story.ts'
+import { until } from '../support/until.ts'
+import type { Fault } from './fault.ts'
+import { percentile, residentMb, timed, whole } from './figures.ts'
+import { type Scene, withScene } from './scene.ts'
+
+interface Request {
+  url: string
+  method?: string
+  headers?: Record<string, string>
+  /** Path of a file. */
+  body?: string
+}
+
+interface Attack {
+  name: string
+  connections: number
+  requests: Request[]
+}
+
+/** The loads are other machines' in real life: here they yield to the server. */
+const start = (script: string, args: readonly string[]): ChildProcess => {
+  const path = new URL(script, import.meta.url).pathname
+  return spawn('nice', ['-n', '15', process.execPath, path, ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+}
+
+const firstLine = async (child: ChildProcess): Promise<string> => String(await once(child.stdout!, 'data')).trim()
+
+const end = async (child: ChildProcess): Promise<string> => {
+  let said = ''
+  child.stdout!.on('data', (chunk) => {
+    said += chunk
+  })
+  const closed = once(child, 'close')
+  child.kill('SIGTERM')
+  await closed
+  return said
+}
+
+const newToken = async ({ send }: Scene, organizationId: string, name: string): Promise<string> =>
+  (await send('POST', `/organization/${organizationId}/apiToken`, { name, scopes: ['Admin'] })).token
+
+/** Of cost 10: a tenth of a second for each password that is tried. */
+const login = `user:${hashSync('right', 10)}`
+
+/** A service with a login, at so many hosts. */
+const guarded = async (scene: Scene, place: Place, name: string, hosts: readonly string[]): Promise<Json> => {
+  const { slipway, send } = scene
+  const application = await createApplication(slipway, place, name, await scene.repository(name, page(name)))
+  await send('POST', `/application/${application.id}/secret`, { key: 'LOGINS', value: login })
+  await send('PUT', `/application/${application.id}/advancedSettings`, {
+    'network.ingress.basic_auth_env_var': 'LOGINS',
+  })
+  for (const domain of hosts)
+    await send('POST', `/application/${application.id}/customDomain`, { domain, generate_certificate: false })
+  await deploy(slipway, application.id)
+  assert.equal(await settle(slipway, application.id), 'DEPLOYED')
+  return application
+}
+
+/** Whoever only uses what is theirs, with tokens enough never to be limited. */
+interface Neighbour {
+  organizationId: string
+  applicationId: string
+  tokens: readonly string[]
+}
+
+interface Figures {
+  listMs: number
+  healthMs: number
+  mostMb: number
+  state: string
+}
+
+const windowMs = 10_000
+
+/** Asks as the neighbour while a deployment of theirs runs, for ten seconds or until it has ended. */
+const look = async ({ url, pid }: Slipway, neighbour: Neighbour): Promise<Figures> => {
+  const { organizationId, applicationId, tokens } = neighbour
+  let turn = 0
+  const ask = (path: string, init: RequestInit = {}): Promise<Json> => {
+    const authorization = `Token ${tokens[turn++ % tokens.length]}`
+    return fetch(url + path, { ...init, headers: { authorization, 'x-state-vocabulary': 'deployment' } }).then(
+      async (answer) => {
+        assert.ok(answer.status < 300, `${path}: ${answer.status} ${await answer.clone().text()}`)
+        return answer.json()
+      },
+    )
+  }
+  const [lists, healths]: number[][] = [[], []]
+  let [mostMb, state] = [0, '']
+  await ask(`/application/${applicationId}/deploy`, { method: 'POST' })
+  const from = performance.now()
+  await until(
+    async () => {
+      healths!.push(await timed(async () => assert.equal((await fetch(`${url}/healthz`)).status, 200)))
+      lists!.push(await timed(() => ask(`/organization/${organizationId}/project`)))
+      mostMb = Math.max(mostMb, residentMb(pid()))
+      if (healths!.length % 10 === 0) state = (await ask(`/application/${applicationId}/status`)).state
+      return performance.now() - from > windowMs && isSettled(state)
+    },
+    { timeoutMs: 90_000, what: 'the deployment of the neighbour to end' },
+  )
+  const p99 = (values: number[] | undefined): number => percentile(values!, 0.99)
+  return { listMs: p99(lists), healthMs: p99(healths), mostMb, state }
+}
+
+const json = 'application/json'
+
+/** What B and strangers send; `folder` keeps the bodies. */
+const attacks = async (scene: Scene, folder: string, peer: string, engine: Json): Promise<Attack[]> => {
+  const { slipway, send } = scene
+  const { url, routerPort } = slipway
+  const organization = await send('POST', '/organization', { name: 'hostile', plan: 'FREE' })
+  const path = `/organization/${organization.id}`
+  const authorization = `Token ${await newToken(scene, organization.id, 'hostile')}`
+  const project = await send('POST', `${path}/project`, { name: 'hostile' })
+  const environment = await send('POST', `/project/${project.id}/environment`, { name: 'x', mode: 'DEVELOPMENT' })
+  const place: Place = {
+    organizationId: organization.id,
+    projectId: project.id,
+    environmentId: environment.id,
+    environmentName: 'x',
+  }
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text)
+    return join(folder, name)
+  }
+  const headers = { authorization, 'content-type': json }
+
+  const storage = file('storage.json', `{"name":"x","storage":[${'{},'.repeat(330_000)}{}]}`)
+  const bodies: Attack = {
+    name: 'F1 bodies of 1 MB',
+    connections: 4,
+    requests: [{ url: `${url}/environment/${environment.id}/application`, method: 'POST', headers, body: storage }],
+  }
+
+  const repositories = ['lines', 'lists', 'items'].map((name) =>
+    send('POST', `${path}/helmRepository`, { name, kind: 'HTTPS', url: `${peer}/${name}`, config: {} }),
+  )
+  const indexes: Attack = {
+    name: 'F2 chart indexes of 31 MB',
+    connections: 6,
+    requests: (await Promise.all(repositories)).map(({ id }) => ({
+      url: `${url}${path}/helmRepository/${id}/charts`,
+      headers: { authorization },
+    })),
+  }
+
+  const hook = await send('POST', `${path}/gitWebhook`, {})
+  const delivery = file('delivery.json', `{"repository":{"full_name":"a/b"},"x":[${'{},'.repeat(1_600_000)}{}]}`)
+  const signature = createHmac('sha256', hook.signing_secret).update(readFileSync(delivery)).digest('hex')
+  const deliveries: Attack = {
+    name: 'F3 deliveries of 5 MB',
+    connections: 4,
+    requests: [
+      {
+        ...{ url: `${url}/git-webhooks/${hook.id}`, method: 'POST', body: delivery },
+        headers: {
+          ...{ 'content-type': json, 'x-github-event': 'push', 'x-github-delivery': 'one' },
+          'x-hub-signature-256': `sha256=${signature}`,
+        },
+      },
+    ],
+  }
+
+  const token = await send('POST', `${path}/gitToken`, {
+    ...{ name: 'host', type: 'GITLAB', token: 'any', git_api_url: `${peer}/api/v4` },
+  })
+  const answers: Attack = {
+    name: 'F3 answers of 4 MB of a git host',
+    connections: 6,
+    requests: [{ url: `${url}${path}/account/gitlab/repository?gitTokenId=${token.id}`, headers: { authorization } }],
+  }
+
+  const engines: Attack = {
+    name: 'F3 answers of 60 MB of an engine',
+    connections: 2,
+    requests: [
+      {
+        ...{ url: `${url}${path}/onPremise/credentials`, method: 'POST', headers },
+        body: file('engine.json', JSON.stringify(engine)),
+      },
+    ],
+  }
+
+  const pages: Attack = {
+    name: 'F4 pages, by strangers',
+    connections: 16,
+    requests: ['/docs/js/scalar.js', '/metrics', '/openapi.json', '/docs', '/nothing-here'].map((page) => ({
+      url: url + page,
+    })),
+  }
+  const strangers: Attack = {
+    name: 'F4 wrong tokens, by strangers',
+    connections: 16,
+    requests: [{ url: `${url}/organization`, headers: { authorization: 'Token slipway_wrong' } }],
+  }
+
+  const hosts = Array.from({ length: 30 }, (_, n) => `h${n}.hostile.example`)
+  await guarded(scene, place, 'locked', hosts)
+  const passwords: Attack = {
+    name: 'F5 wrong passwords',
+    connections: 240,
+    requests: Array.from({ length: 240 }, (_, n) => ({
+      url: `http://127.0.0.1:${routerPort}/`,
+      headers: { host: hosts[n % hosts.length]!, authorization: `Basic ${btoa(`user:wrong${n}`)}` },
+    })),
+  }
+  return [bodies, indexes, deliveries, answers, engines, pages, strangers, passwords]
+}
+
+const most = { slowerMs: 50, grownMb: 150 }
+
+/** One measurement during an attack, beside a quiet one just before it. */
+const measure = async (slipway: Slipway, neighbour: Neighbour, attack: Attack, folder: string) => {
+  const config = join(folder, 'attack.json')
+  writeFileSync(config, JSON.stringify(attack))
+  const quiet = await look(slipway, neighbour)
+  const quietMb = residentMb(slipway.pid())
+  const client = start('./flood-client.ts', [config])
+  const busy = await look(slipway, neighbour)
+  const counts = await end(client)
+  assert.equal(busy.state, 'DEPLOYED', `${attack.name}: the deployment of the neighbour`)
+  const [listMs, healthMs] = [whole(busy.listMs - quiet.listMs), whole(busy.healthMs - quiet.healthMs)]
+  const grownMb = whole(busy.mostMb - quietMb)
+  return {
+    isHeld: listMs <= most.slowerMs && healthMs <= most.slowerMs && grownMb <= most.grownMb,
+    figures: `list +${listMs} ms, healthz +${healthMs} ms, memory +${grownMb} MB ${counts}`,
+  }
+}
+
+/** Measured again where something else on the machine may be to blame. */
+const hold = async (slipway: Slipway, neighbour: Neighbour, attack: Attack, folder: string): Promise<string> => {
+  const seen: string[] = []
+  for (let n = 0; n < 3; n += 1) {
+    const { isHeld, figures } = await measure(slipway, neighbour, attack, folder)
+    seen.push(figures)
+    if (isHeld) return `${attack.name}: ${figures}`
+  }
+  return `${attack.name}: NOT HELD: ${seen.join(' / ')}`
+}
+
+const neighbourOf = async (scene: Scene): Promise<Neighbour> => {
+  const place = await createPlace(scene.slipway)
+  const application = await guarded(scene, place, 'neighbour', [])
+  const tokens = await Promise.all(
+    Array.from({ length: 12 }, (_, n) => newToken(scene, place.organizationId, `neighbour ${n}`)),
+  )
+  return { organizationId: place.organizationId, applicationId: application.id, tokens }
+}
+
+const attackAll = async (scene: Scene, folder: string): Promise<string> => {
+  const authority = await createAuthority()
+  const [server, client] = [await authority.sign('IP:127.0.0.1'), await authority.sign()]
+  for (const [name, text] of Object.entries(server)) writeFileSync(join(folder, name), text)
+  const peer = start('./hostile-peer.ts', [join(folder, 'cert'), join(folder, 'key')])
+  try {
+    const [plain, tls] = (await firstLine(peer)).split(' ')
+    const engine = {
+      ...{ name: 'large', engine_url: `tcp://127.0.0.1:${tls}`, engine_ca_certificate: authority.ca },
+      ...{ engine_client_certificate: client.cert, engine_client_key: client.key },
+    }
+    const neighbour = await neighbourOf(scene)
+    const told: string[] = []
+    for (const attack of await attacks(scene, folder, `http://127.0.0.1:${plain}`, engine))
+      told.push(await hold(scene.slipway, neighbour, attack, folder))
+    if (told.some((line) => line.includes('NOT HELD'))) throw new Error(told.join('\n'))
+    return told.join('\n')
+  } finally {
+    await end(peer)
+    authority.close()
+  }
+}
+
+const floods: Fault = {
+  id: 'F29',
+  title: 'what one organization or a stranger floods, another organization does not feel',
+  deadlineMs: 900_000,
+  run: () =>
+    withScene({ env: { SLIPWAY_RATE_LIMIT: '600' } }, async (scene) => {
+      const folder = mkdtempSync(join(tmpdir(), 'slipway-floods-'))
+      try {
+        return await attackAll(scene, folder)
+      } finally {
+        rmSync(folder, { recursive: true, force: true })
+      }
+    }),
+}
+
+export const floodFaults: readonly Fault[] = [floods]
