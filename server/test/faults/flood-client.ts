@@ -1,6 +1,6 @@
 /**
  * A process that sends the same requests again and again, as fast as they are answered, until it is ended; it prints how
- * many answers of each status it had. Started with a JSON file: `{ connections, requests: [{ url, method, headers, body }] }`.
+ * many answers of each status it had, and what the first of each said. Started with a JSON file: `{ connections, requests: [{ url, method, headers, body }] }`.
  */
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
@@ -21,6 +21,7 @@ const { connections, requests } = JSON.parse(readFileSync(process.argv[2]!, 'utf
 const agent = new Agent({ keepAlive: true, maxSockets: connections })
 const bodies = requests.map(({ body }) => (body === undefined ? undefined : readFileSync(body)))
 const counts: Record<string, number> = {}
+const firsts: Record<string, string> = {}
 
 const send = (index: number): Promise<string> => {
   const { url, method = 'GET', headers = {} } = requests[index]!
@@ -28,8 +29,15 @@ const send = (index: number): Promise<string> => {
   const length = body === undefined ? {} : { 'content-length': String(body.length) }
   const { promise, resolve } = Promise.withResolvers<string>()
   const sent = request(url, { method, headers: { ...headers, ...length }, agent }, (answer) => {
+    const status = String(answer.statusCode)
+    if (firsts[status] === undefined) {
+      firsts[status] = ''
+      answer.on('data', (chunk: Buffer) => {
+        if (firsts[status]!.length < 200) firsts[status] += chunk.toString().slice(0, 200)
+      })
+    }
     finished(answer.resume()).then(
-      () => resolve(String(answer.statusCode)),
+      () => resolve(status),
       () => resolve('cut'),
     )
   })
@@ -38,7 +46,7 @@ const send = (index: number): Promise<string> => {
   return promise
 }
 
-process.once('SIGTERM', () => process.stdout.write(JSON.stringify(counts), () => process.exit(0)))
+process.once('SIGTERM', () => process.stdout.write(JSON.stringify({ counts, firsts }), () => process.exit(0)))
 await Promise.all(
   Array.from({ length: connections }, async (_, first) => {
     for (let index = first % requests.length; ; index = (index + connections) % requests.length) {

@@ -26,6 +26,8 @@ interface Request {
 
 interface Attack {
   name: string
+  /** What one of its answers says: that it met what it is meant for. */
+  meets: RegExp
   connections: number
   requests: Request[]
 }
@@ -143,6 +145,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   const storage = file('storage.json', `{"name":"x","storage":[${'{},'.repeat(330_000)}{}]}`)
   const bodies: Attack = {
     name: 'F1 bodies of 1 MB',
+    meets: /at most 10000 values/,
     connections: 4,
     requests: [{ url: `${url}/environment/${environment.id}/application`, method: 'POST', headers, body: storage }],
   }
@@ -152,6 +155,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   )
   const indexes: Attack = {
     name: 'F2 chart indexes of 31 MB',
+    meets: /index of this repository has more than/,
     connections: 6,
     requests: (await Promise.all(repositories)).map(({ id }) => ({
       url: `${url}${path}/helmRepository/${id}/charts`,
@@ -164,6 +168,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   const signature = createHmac('sha256', hook.signing_secret).update(readFileSync(delivery)).digest('hex')
   const deliveries: Attack = {
     name: 'F3 deliveries of 5 MB',
+    meets: /not that of a push event/,
     connections: 4,
     requests: [
       {
@@ -181,12 +186,14 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   })
   const answers: Attack = {
     name: 'F3 answers of 4 MB of a git host',
+    meets: /not that of a git host/,
     connections: 6,
     requests: [{ url: `${url}${path}/account/gitlab/repository?gitTokenId=${token.id}`, headers: { authorization } }],
   }
 
   const engines: Attack = {
     name: 'F3 answers of 60 MB of an engine',
+    meets: /not a Docker engine, or too large/,
     connections: 2,
     requests: [
       {
@@ -198,6 +205,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
 
   const pages: Attack = {
     name: 'F4 pages, by strangers',
+    meets: /slipway_requests_total/,
     connections: 16,
     requests: ['/docs/js/scalar.js', '/metrics', '/openapi.json', '/docs', '/nothing-here'].map((page) => ({
       url: url + page,
@@ -205,6 +213,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   }
   const strangers: Attack = {
     name: 'F4 wrong tokens, by strangers',
+    meets: /A valid token is required/,
     connections: 16,
     requests: [{ url: `${url}/organization`, headers: { authorization: 'Token slipway_wrong' } }],
   }
@@ -213,6 +222,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
   await guarded(scene, place, 'locked', hosts)
   const passwords: Attack = {
     name: 'F5 wrong passwords',
+    meets: /requires a user name and a password/,
     connections: 240,
     requests: Array.from({ length: 240 }, (_, n) => ({
       url: `http://127.0.0.1:${routerPort}/`,
@@ -232,13 +242,14 @@ const measure = async (slipway: Slipway, neighbour: Neighbour, attack: Attack, f
   const quietMb = residentMb(slipway.pid())
   const client = start('./flood-client.ts', [config])
   const busy = await look(slipway, neighbour)
-  const counts = await end(client)
+  const { counts, firsts } = JSON.parse(await end(client)) as { counts: object; firsts: object }
+  assert.match(JSON.stringify(firsts), attack.meets, attack.name)
   assert.equal(busy.state, 'DEPLOYED', `${attack.name}: the deployment of the neighbour`)
   const [listMs, healthMs] = [whole(busy.listMs - quiet.listMs), whole(busy.healthMs - quiet.healthMs)]
   const grownMb = whole(busy.mostMb - quietMb)
   return {
     isHeld: listMs <= most.slowerMs && healthMs <= most.slowerMs && grownMb <= most.grownMb,
-    figures: `list +${listMs} ms, healthz +${healthMs} ms, memory +${grownMb} MB ${counts}`,
+    figures: `list +${listMs} ms, healthz +${healthMs} ms, memory +${grownMb} MB; answers ${JSON.stringify(counts)}`,
   }
 }
 

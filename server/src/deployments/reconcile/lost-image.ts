@@ -79,8 +79,15 @@ const givenUp = ({ state, reason }: Row): Problem =>
         `${lost}, and it could not be built again in ${pausesMs.length} attempts: deploy the service. ${reason ?? ''}`,
       )
 
+type TellIn = (tx: Queryable, problem: Problem) => Promise<void>
+
 /** What is wrong and done about it; null when something else is wanted of the service by now, or is under way. */
-const decide = async (parts: DeploymentParts, tx: Queryable, release: Release): Promise<Problem | null> => {
+const decide = async (
+  parts: DeploymentParts,
+  tx: Queryable,
+  release: Release,
+  tell: TellIn,
+): Promise<Problem | null> => {
   const { organizationId, serviceId, workload } = release
   await lockEnvironment(tx, workload.environmentId)
   const row = await read(tx, release)
@@ -106,12 +113,19 @@ const decide = async (parts: DeploymentParts, tx: Queryable, release: Release): 
     requestPartsOf(parts),
   )
   await note(tx, release, deploymentId, attempts + 1)
+  // Afterwards it would be too late: a deployment that has begun shows its own, and not that nothing runs.
+  await tell(tx, beingBuilt)
   return beingBuilt
 }
 
-export const buildLostImage = async (parts: DeploymentParts, release: Release): Promise<Problem | null> => {
+/** `tell` is called in the transaction that asks for the deployment. */
+export const buildLostImage = async (
+  parts: DeploymentParts,
+  release: Release,
+  tell: TellIn,
+): Promise<Problem | null> => {
   try {
-    return await parts.database.transaction((tx) => decide(parts, tx, release))
+    return await parts.database.transaction((tx) => decide(parts, tx, release, tell))
   } catch (error) {
     if (error instanceof ApiError && error.status < 500)
       return problem(`${lost}, and it cannot be built again: ${error.message}`)

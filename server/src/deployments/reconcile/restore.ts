@@ -60,9 +60,8 @@ export const findLost = async (
   if (hasNoImage(release.workload)) return null
   if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null
   if (release.source === null) {
-    const problem = await buildLostImage(parts, release)
-    await tell(current, problem)
-    // It may have begun before that could be told: whoever looks again tells how it ended.
+    const problem = await buildLostImage(parts, release, (tx, asked) => tell(current, asked, tx))
+    if (problem !== beingBuilt) await tell(current, problem)
     return problem === null || problem === beingBuilt ? 'busy' : 'lost'
   }
   await tell(current, beingPulled)

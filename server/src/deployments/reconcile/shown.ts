@@ -4,6 +4,7 @@
  */
 import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
+import type { Queryable } from '../../store/database.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { WakeError } from '../scaling/rows.ts'
 import type { Problem, Restarts } from '../status/problems.ts'
@@ -116,10 +117,10 @@ const unlessWorkedOn = `and not exists (select from deployment d join deployment
     where w.service_id = $1 and w.finished_at is null and d.state = 'RUNNING')`
 
 /** While a deployment works on the service, nothing is written: it shows its own. */
-const show = async ({ database }: Pick<DeploymentParts, 'database'>, service: Known, shown: Shown) => {
+const show = async (db: Queryable, service: Known, shown: Shown) => {
   if (isShownByTask(service)) return
   if (!showsOther(service, shown) && areSame(shown.problem, service.problem)) return
-  await database.query(
+  await db.query(
     `update service_state set running_state = $2, problem = $3, restarts = coalesce($4, restarts)
      where service_id = $1 ${unlessWorkedOn}`,
     [
@@ -131,15 +132,15 @@ const show = async ({ database }: Pick<DeploymentParts, 'database'>, service: Kn
   )
 }
 
-/** `trouble`: why what is missing could not be started. */
-export type Tell = (current: readonly Instance[], trouble?: Problem | null) => Promise<void>
+/** `trouble`: why what is missing could not be started. `tx`: what is told is true once it is committed. */
+export type Tell = (current: readonly Instance[], trouble?: Problem | null, tx?: Queryable) => Promise<void>
 
 /** What the status says of a service while it is put right: each word knows of the ones before. */
 export const createTeller = (parts: Pick<DeploymentParts, 'database'>, service: Known): Tell => {
   let known = service
-  return async (current, trouble = null) => {
+  return async (current, trouble = null, tx = parts.database) => {
     const shown = shownOf(known, current, trouble)
-    await show(parts, known, shown)
+    await show(tx, known, shown)
     known = { ...known, runningState: shown.state, problem: shown.problem, restarts: shown.restarts ?? known.restarts }
   }
 }
