@@ -150,12 +150,12 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
     requests: [{ url: `${url}/environment/${environment.id}/application`, method: 'POST', headers, body: storage }],
   }
 
-  const repositories = ['lines', 'lists', 'items'].map((name) =>
+  const repositories = ['lines', 'lists', 'items', 'objects'].map((name) =>
     send('POST', `${path}/helmRepository`, { name, kind: 'HTTPS', url: `${peer}/${name}`, config: {} }),
   )
   const indexes: Attack = {
     name: 'F2 chart indexes of 31 MB',
-    meets: /index of this repository has more than/,
+    meets: /index of (this|the) repository|index of charts/,
     connections: 6,
     requests: (await Promise.all(repositories)).map(({ id }) => ({
       url: `${url}${path}/helmRepository/${id}/charts`,
@@ -205,7 +205,7 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
 
   const pages: Attack = {
     name: 'F4 pages, by strangers',
-    meets: /slipway_requests_total/,
+    meets: /"200"/,
     connections: 16,
     requests: ['/docs/js/scalar.js', '/metrics', '/openapi.json', '/docs', '/nothing-here'].map((page) => ({
       url: url + page,
