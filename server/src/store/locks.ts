@@ -18,5 +18,8 @@ export const lockSql = (name: keyof typeof keys): string => `select pg_advisory_
 /** Waits for the turn of the text `$1`. Locks of texts are keyed by hashes, which are apart from the numbers above. */
 export const textLockSql = 'select pg_advisory_xact_lock(hashtextextended($1, 0))'
 
+/** The same at once or not at all: `taken` is false when somebody else has it. */
+export const tryTextLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as taken'
+
 /** The lock of the Idempotency-Key `$1`, by a seed of its own: `taken` is false when somebody else has it. */
 export const idempotencyLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken'

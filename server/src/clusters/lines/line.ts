@@ -95,7 +95,7 @@ export const createLine = (parts: LineParts, key: string, runtime: Runtime): Lin
   const unknownThere = async (): Promise<number> => {
     const owned = await runtime.owned()
     const isTrusted = !runtime.rollsItself
-    const unknown = await readUnknown(database, owned, isTrusted)
+    const unknown = await readUnknown(database, key, owned, isTrusted)
     const versions = isTrusted ? await readUnknownVersions(database, owned) : []
     return (await withoutOrphans(database, [...unknown, ...versions])).length
   }

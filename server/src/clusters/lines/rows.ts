@@ -95,16 +95,28 @@ export const writeGeneration = (database: Database, cluster: string, writer: str
   })
 
 /**
- * Ids of services and environments that neither a row nor a deletion explains. `trusted`: what is inside of an environment
+ * SQL: whether a row of `deletion` says anything about the cluster of this key. What had a row is deleted wherever it is;
+ * an orphan only where somebody had it removed, because a cluster chooses the ids of what it calls its orphans.
+ */
+export const countsSql = (deletion: string, cluster: string): string =>
+  `(${deletion}.kind <> 'ORPHAN' or ${deletion}.cluster = ${cluster})`
+
+/**
+ * Ids of services and environments of a cluster that neither a row nor a deletion explains. `trusted`: what is inside of an environment
  * is only what this server put there, so that its labels count; else only environments do.
  */
-export const readUnknown = async (db: Queryable, owned: Owned, trusted: boolean): Promise<string[]> => {
+export const readUnknown = async (
+  db: Queryable,
+  cluster: string,
+  owned: Owned,
+  trusted: boolean,
+): Promise<string[]> => {
   const inside = [...owned.volumes, ...owned.instances.filter(({ taskId }) => taskId === undefined)]
   const ids = new Set([...owned.environments, ...(trusted ? inside.map(({ serviceId }) => serviceId) : [])])
   const rows = await db.query<{ id: string }>(
     `select w.id from unnest($1::uuid[]) as w (id) where not exists (select from node n where n.id = w.id)
-       and not exists (select from deletion d where d.id = w.id)`,
-    [[...ids].filter(isUuid)],
+       and not exists (select from deletion d where d.id = w.id and ${countsSql('d', '$2')})`,
+    [[...ids].filter(isUuid), cluster],
   )
   return rows.map(({ id }) => id)
 }

@@ -197,6 +197,32 @@ test('a name, host or deployment number that is taken by now keeps no service ou
   await deploy(scene.app.id)
 })
 
+test('a domain that is the platform’s by now, or belongs to a wildcard of others, is not served for a service that is back', async () => {
+  const [first, second] = [await createScene(), await createScene()]
+  const domainOf = ({ app }: typeof first) => `d-${app.id}.example.com`
+  const services = [await found(first), await found(second)]
+  const comeBack = async (): Promise<string[]> => {
+    await Promise.all([lose(first), lose(second)])
+    for (const each of services) assert.deepEqual((await adoptServices(parts, 'local', each)).left, [])
+    const routes = await database.query<{ host: string }>(`select host from route where host = any($1)`, [
+      [domainOf(first), domainOf(second)],
+    ])
+    return routes.map(({ host }) => host)
+  }
+  await database.query(`insert into reserved_host (host, use) values ($1, 'PLATFORM')`, [domainOf(first)])
+  assert.deepEqual(await comeBack(), [domainOf(second)])
+  await Promise.all([lose(first), lose(second)])
+  const foreign = await api.newOrganization()
+  await database.query(
+    `insert into custom_domain (id, organization_id, service_id, domain, generate_certificate, use_cdn)
+     values (gen_random_uuid(), $1, $1, '*.example.com', false, false)`,
+    [foreign.id],
+  )
+  assert.deepEqual(await comeBack(), [])
+  await database.query(`delete from custom_domain where domain = '*.example.com'`)
+  await database.query('delete from reserved_host where host = $1', [domainOf(first)])
+})
+
 test('a record that is damaged, of another service or organization, or missing is refused in a sentence', async () => {
   const scene = await createScene()
   const [one, two] = await found(scene)

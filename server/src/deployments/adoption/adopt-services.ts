@@ -9,6 +9,7 @@ import type { Log } from '../../lib/log.ts'
 import type { Secret } from '../../lib/secret.ts'
 import { type Database, type Queryable, sqlState } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
+import { reservedSql } from '../../store/reserved-hosts.ts'
 import { type Rows, readRecord, type ServiceRecord, UnusableRecord } from './record.ts'
 import { insertMissing, updateOlder, withFreeNames, writeVariables } from './write-rows.ts'
 
@@ -74,6 +75,8 @@ const writePlace = async (tx: Queryable, record: ServiceRecord, clusterKey: stri
     [environmentId, projectId, organizationId, clusterKey],
   )
   if (place === undefined) throw new UnusableRecord('Its project or its cluster is not in the database.')
+  // What has a row again is nobody's orphan, whoever had one of this id removed from a cluster of theirs.
+  await tx.query(`delete from deletion where id = any($1) and kind = 'ORPHAN'`, [[environmentId, record.serviceId]])
   await insertMissing(tx, 'deployment_stage', record.rows.deployment_stage)
 }
 
@@ -127,7 +130,15 @@ const writeDeployment = async (tx: Queryable, { rows, environmentId, deploymentI
   )
 }
 
-/** Without the ports and hosts that another service has by now. */
+const existsSql = (domain: string): string => `exists (select from custom_domain d where d.id = ${domain})`
+
+/** SQL: whether others have a wildcard with this domain in it, or domains in this wildcard. */
+const overlapsSql = (domain: string, organization: string): string =>
+  `exists (select from custom_domain d where d.organization_id <> ${organization}
+     and ('*.' || substr(${domain}, strpos(${domain}, '.') + 1) = d.domain
+       or '*.' || substr(d.domain, strpos(d.domain, '.') + 1) = ${domain}))`
+
+/** Without the ports and hosts that another service has by now, or that nobody may have any more. */
 const writeService = async (tx: Queryable, record: ServiceRecord, running: number): Promise<void> => {
   const { rows, serviceId, environmentId } = record
   const service = await withFreeNames(tx, nodeOf(record, serviceId, environmentId))
@@ -143,12 +154,14 @@ const writeService = async (tx: Queryable, record: ServiceRecord, running: numbe
   await writeDeployment(tx, record)
   await insertMissing(tx, 'release', rows.release)
   await insertMissing(tx, 'image', rows.image)
-  for (const table of ['custom_domain', 'uploaded_certificate'] as const) await insertMissing(tx, table, rows[table])
+  await insertMissing(tx, 'custom_domain', rows.custom_domain, `not ${overlapsSql('r.domain', 'r.organization_id')}`)
+  await insertMissing(tx, 'uploaded_certificate', rows.uploaded_certificate, existsSql('r.id'))
   await insertMissing(
     tx,
     'route',
     rows.route,
-    'r.custom_domain_id is null or exists (select from custom_domain where id = r.custom_domain_id)',
+    `r.custom_domain_id is null
+     or ${existsSql('r.custom_domain_id')} and ${reservedSql('r.host', 'r.organization_id')} is null`,
   )
   for (const table of ['outside_port', 'service_output', 'schedule'] as const)
     await insertMissing(tx, table, rows[table])

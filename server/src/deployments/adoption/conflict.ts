@@ -29,7 +29,7 @@ const deadlineMs = 60_000
 /** The orphans of a cluster as they are now. */
 export const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
   const owned = await cluster.runtime.owned()
-  const { unknown } = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments])
+  const { unknown } = await judgeIds(parts, cluster.key, [...servicesIn(owned).keys(), ...owned.environments])
   await listOrphans(parts, cluster, owned, unknown)
   return readOrphans(parts.database, cluster.key)
 }

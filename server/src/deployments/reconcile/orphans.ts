@@ -5,6 +5,7 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
 import { conflictChannel, readUnknownVersions } from '../../clusters/lines/rows.ts'
+import { localKey } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Owned } from '../../runtimes/owned.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -30,19 +31,23 @@ export interface Orphan {
 }
 
 const mostInstances = 20
+const mostVolumes = 1000
+
+/** Names are a cluster's words: as much of one as a name can have, and nothing that the database cannot keep. */
+const kept = (name: string): string => name.replaceAll('\0', '').slice(0, 255)
 
 const oldest = (times: readonly (string | null | undefined)[]): string | null =>
-  times.filter((time) => time != null && !Number.isNaN(Date.parse(time))).sort()[0] ?? null
+  times.filter((time) => time != null && time.length < 40 && !Number.isNaN(Date.parse(time))).sort()[0] ?? null
 
-const describe = (owned: Owned, id: string): Pick<Orphan, 'organizationId' | 'found'> => {
-  const instances = owned.instances.filter(({ serviceId, taskId }) => serviceId === id && taskId === undefined)
-  const volumes = owned.volumes.filter(({ serviceId }) => serviceId === id)
+type Parts = Pick<Owned, 'instances' | 'volumes'>
+
+const describe = ({ instances, volumes }: Parts): Pick<Orphan, 'organizationId' | 'found'> => {
   const labelled = [...instances, ...volumes].map(({ organizationId }) => organizationId ?? '').find(isUuid)
   return {
     organizationId: labelled ?? null,
     found: {
-      instances: instances.slice(0, mostInstances).map(({ name, state }) => ({ name, state })),
-      volumes: volumes.map((volume) => ({ id: volume.id, size_gb: volume.sizeGb ?? null })),
+      instances: instances.slice(0, mostInstances).map(({ name, state }) => ({ name: kept(name), state })),
+      volumes: volumes.slice(0, mostVolumes).map(({ id, sizeGb }) => ({ id: kept(id), size_gb: sizeGb ?? null })),
       created_at: oldest([
         ...volumes.map(({ createdAt }) => createdAt),
         ...instances.map(({ startedAt }) => startedAt),
@@ -51,21 +56,30 @@ const describe = (owned: Owned, id: string): Pick<Orphan, 'organizationId' | 'fo
   }
 }
 
-/** Of what a cluster has, what is unknown. Pure. */
+/** Of what a cluster has, what is unknown. Pure, in time linear in it: a cluster may list as much as it likes. */
 export const orphansIn = (owned: Owned, unknown: ReadonlySet<string>, versions: readonly string[] = []): Orphan[] => {
   const services = servicesIn(owned)
+  const instances = Map.groupBy(
+    owned.instances.filter(({ taskId }) => taskId === undefined),
+    ({ serviceId }) => serviceId,
+  )
+  const volumes = Map.groupBy(owned.volumes, ({ serviceId }) => serviceId)
   const of = (id: string, kind: OrphanKind): Orphan[] => {
     const key = services.get(id)
     if (key === undefined || !isUuid(key.environmentId)) return []
-    return [{ id, kind, environmentId: key.environmentId, ...describe(owned, id) }]
+    const parts = { instances: instances.get(id) ?? [], volumes: volumes.get(id) ?? [] }
+    return [{ id, kind, environmentId: key.environmentId, ...describe(parts) }]
   }
   const inside = [...services.keys()].filter((id) => unknown.has(id)).flatMap((id) => of(id, 'SERVICE'))
+  // The first of each environment counts.
+  const owners = new Map(
+    inside.toReversed().map(({ environmentId, organizationId }) => [environmentId, organizationId]),
+  )
   const around = [...new Set(owned.environments)]
     .filter((id) => unknown.has(id))
     .map((id): Orphan => {
-      const organizationId = inside.find(({ environmentId }) => environmentId === id)?.organizationId ?? null
       const found = { instances: [], volumes: [], created_at: null }
-      return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId, found }
+      return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId: owners.get(id) ?? null, found }
     })
   return [...around, ...inside, ...versions.flatMap((id) => of(id, 'VERSION'))]
 }
@@ -135,7 +149,8 @@ export const listOrphans = async (
 
 /**
  * Records the deletion of these orphans, with what is in an environment: the next sweep removes them. Resolves to the ids
- * of those that there were.
+ * of those that there were. A cluster may call anything its orphan: the record of a row, or of an orphan of this machine,
+ * is not replaced because of it.
  */
 export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonly string[]): Promise<string[]> => {
   const rows = await tx.query<{ id: string }>(
@@ -143,7 +158,9 @@ export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonl
        select o.id, 'ORPHAN', o.environment_id, o.cluster, o.organization_id from orphan o
        where o.cluster = $1 and (o.id = any($2) or o.environment_id = any($2)) and o.kind <> 'VERSION'
          and not exists (select from node n where n.id = o.id)
-       on conflict (id) do update set done_at = null, deleted_at = excluded.deleted_at
+       on conflict (id) do update set done_at = null, deleted_at = excluded.deleted_at,
+         environment_id = excluded.environment_id, cluster = excluded.cluster, organization_id = excluded.organization_id
+         where d.kind = 'ORPHAN' and (d.cluster = excluded.cluster or d.cluster <> '${localKey}')
        returning d.id`,
     [cluster, ids],
   )

@@ -22,6 +22,7 @@ import { readPublishedPortsOf } from '../traffic/published-ports.ts'
 import { readHostsOf } from '../traffic/routes.ts'
 import { watchHealth } from './health.ts'
 import { deleteOldOrphans, listOrphans } from './orphans.ts'
+import { createOwnServices } from './own-services.ts'
 import { createPolicies, type Policies } from './policies.ts'
 import { differs, publicationOf, readDesired, reconcileService } from './service.ts'
 import { finishDeletions, judgeIds, logFailure, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
@@ -80,7 +81,11 @@ const checkAll = async (
   // first reading, never an orphan of the second.
   const owned = await cluster.runtime.owned()
   const published = await cluster.ingress.look()
-  const judged = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments, ...published.services])
+  const judged = await judgeIds(parts, cluster.key, [
+    ...servicesIn(owned).keys(),
+    ...owned.environments,
+    ...published.services,
+  ])
   await listOrphans(parts, cluster, owned, judged.unknown)
   if (isHeld(cluster)) return
   const services = await readDesired(parts, cluster, policies)
@@ -151,7 +156,8 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
     periodMs: watchPauseMs,
     failed: 'the engine sends no events at the moment',
     run: async (signal) => {
-      for await (const event of cluster.runtime.watch(signal)) soon(event.serviceId)
+      const name = createOwnServices(parts, cluster.key, soon, signal)
+      for await (const { serviceId } of cluster.runtime.watch(signal)) name(serviceId)
     },
   })
   const liveness = createLoop(parts, {

@@ -4,12 +4,13 @@ import { testDatabase } from '../../../test/support/database.ts'
 import { addService, createWorld, partsOf } from '../../../test/support/engine.ts'
 import { standIn } from '../../../test/support/stand-in.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
+import { readUnknown } from '../../clusters/lines/rows.ts'
 import { localKey } from '../../clusters/local.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Owned } from '../../runtimes/owned.ts'
 import type { Instance, ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
 import { taskIdOf } from '../tasks/ids.ts'
-import { listOrphans } from './orphans.ts'
+import { deleteOrphans, listOrphans, orphansIn } from './orphans.ts'
 import { finishDeletions, judgeIds, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
 
 const database = await testDatabase()
@@ -19,14 +20,14 @@ const signal = new AbortController().signal
 after(() => world.runtime.close())
 
 /** A cluster that writes down what is removed, and fails at one thing. */
-const createCluster = (bad = 'nothing') => {
+const createCluster = (bad = 'nothing', key: string = localKey) => {
   const done: string[] = []
   const doing = async (what: string): Promise<void> => {
     if (what.endsWith(bad)) throw new Error(`no ${bad}`)
     done.push(what)
   }
   const cluster = standIn<Cluster>({
-    key: localKey,
+    key,
     runtime: {
       rollsItself: false,
       endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
@@ -53,7 +54,7 @@ const ownedOf = (more: Partial<Owned>): Owned => ({ instances: [], environments:
 /** As a pass of the reconciler does. */
 const pass = async (cluster: Cluster, owned: Owned, published: readonly string[] = []): Promise<void> => {
   const pending = await readPending(parts, cluster.key)
-  const judged = await judgeIds(parts, [...servicesIn(owned).keys(), ...owned.environments, ...published])
+  const judged = await judgeIds(parts, cluster.key, [...servicesIn(owned).keys(), ...owned.environments, ...published])
   await sweepTasks(parts, cluster, owned, signal)
   await listOrphans(parts, cluster, owned, judged.unknown)
   await sweepDeleted(parts, cluster, owned, published, judged, signal)
@@ -126,6 +127,37 @@ test('a deletion is recorded with its row, in a cascade too, and is removed from
   assert.deepEqual(await orphanIds(), [])
 })
 
+test('what was removed as an orphan of one cluster is still nobody’s on another one, whose id it has', async () => {
+  const [elsewhere, serviceId, environmentId, deploymentId] = [newId(), newId(), newId(), newId()]
+  const found = instance({ serviceId, environmentId })
+  const taskOwner = await addService(world, {}, 'job')
+  const task = instance({ serviceId: taskOwner, environmentId, taskId: taskIdOf(deploymentId, taskOwner) })
+  // Whoever has an engine chooses what it says.
+  const claimed = [found, instance({ serviceId: deploymentId, environmentId })]
+  const theirs = createCluster('nothing', elsewhere)
+  await pass(theirs.cluster, ownedOf({ instances: claimed }))
+  const asked = [serviceId, deploymentId].sort()
+  const removeOn = async (cluster: string) =>
+    (await database.transaction((tx) => deleteOrphans(tx, cluster, asked))).sort()
+  assert.deepEqual(await removeOn(elsewhere), asked)
+  const ours = createCluster()
+  const owned = ownedOf({ instances: [found, task] })
+  await pass(ours.cluster, owned)
+  assert.deepEqual(ours.done, [])
+  assert.deepEqual(await readUnknown(database, localKey, owned, true), [serviceId])
+  await pass(theirs.cluster, ownedOf({ instances: claimed }))
+  assert.deepEqual(
+    theirs.done.sort(),
+    asked.map((id) => `service ${id}`),
+  )
+  // Here it goes when somebody here has it removed, and nobody elsewhere takes that back.
+  assert.deepEqual(await removeOn(localKey), [serviceId])
+  await pass(theirs.cluster, ownedOf({ instances: claimed }))
+  assert.deepEqual(await removeOn(elsewhere), [])
+  await pass(ours.cluster, owned)
+  assert.deepEqual(ours.done, [`service ${serviceId}`])
+})
+
 test('executions are ended only if it is known that they are over', async () => {
   const serviceId = await addService(world, {}, 'job')
   const [ended, running] = [newId(), newId()]
@@ -164,4 +196,16 @@ test('a service, a route or a network that cannot be removed keeps none of the o
   ])
   const rest = ids.slice(1).map((id) => `service ${id}`)
   assert.deepEqual(done, [...rest, `route ${ids[1]}`, ...environments.map((id) => `environment ${id}`)])
+})
+
+test('however much a cluster lists, its orphans are found in time linear in it', () => {
+  const count = 40_000
+  const instances = Array.from({ length: count }, () => instance({ name: 'i' }))
+  const environments = instances.map(({ environmentId }) => environmentId)
+  const volumes = instances.map(({ serviceId, environmentId }) => ({ id: newId(), serviceId, environmentId }))
+  const unknown = new Set([...environments, ...instances.map(({ serviceId }) => serviceId)])
+  const begun = performance.now()
+  assert.equal(orphansIn(ownedOf({ instances, environments, volumes }), unknown).length, 2 * count)
+  // Quadratic, it would take minutes.
+  assert.ok(performance.now() - begun < 5000, `${performance.now() - begun} ms`)
 })

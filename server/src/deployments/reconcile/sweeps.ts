@@ -4,6 +4,7 @@
  * removed, the others still are, and the next pass finds it again.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
+import { countsSql } from '../../clusters/lines/rows.ts'
 import { keySql, localKey } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Owned } from '../../runtimes/owned.ts'
@@ -37,22 +38,23 @@ export interface Judged {
 }
 
 /**
- * Of ids of services and environments. Known is what has a row, and what a deployment or a tool works on. The network of a
+ * Of ids of services and environments that a cluster has. Known is what has a row, and what a deployment or a tool works on. The network of a
  * tool that makes a cluster is needed only while it is at work.
  */
 export const judgeIds = async (
   { database }: Pick<DeploymentParts, 'database'>,
+  cluster: string,
   ids: Iterable<string>,
 ): Promise<Judged> => {
   const rows = await database.query<{ id: string; isDeleted: boolean }>(
-    `select i.id, exists (select from deletion d where d.id = i.id)
+    `select i.id, exists (select from deletion d where d.id = i.id and ${countsSql('d', '$2')})
          or exists (select from managed_cluster m where m.id = i.id) as "isDeleted"
      from unnest($1::uuid[]) as i (id)
      where not exists (select from node n where n.id = i.id and (n.name_scope = 'service' or n.kind = 'environment'))
        and not exists (select from managed_cluster m where m.id = i.id and m.run_id is not null)
        and not exists (select from deployment_service w join deployment d on d.id = w.deployment_id
          where w.service_id = i.id and d.state in ${openStates})`,
-    [[...new Set(ids)].filter(isUuid)],
+    [[...new Set(ids)].filter(isUuid), cluster],
   )
   const of = (isDeleted: boolean) => new Set(rows.filter((row) => row.isDeleted === isDeleted).map(({ id }) => id))
   return { deleted: of(true), unknown: of(false) }
@@ -147,13 +149,17 @@ const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceI
 }
 
 /** Of these deployments, runs by the clock and runs of clusters, those that are known to have ended. */
-const endedOwners = async ({ database }: DeploymentParts, ids: readonly string[]): Promise<Set<string>> => {
+const endedOwners = async (
+  { database }: DeploymentParts,
+  cluster: string,
+  ids: readonly string[],
+): Promise<Set<string>> => {
   const rows = await database.query<{ id: string }>(
     `select id from deployment where id = any($1) and state not in ${openStates}
      union all select id from task_run where id = any($1) and state <> 'RUNNING'
      union all select last_run from managed_cluster where last_run = any($1) and run_id is distinct from last_run
-     union all select id from deletion where id = any($1)`,
-    [[...new Set(ids)].filter(isUuid)],
+     union all select id from deletion where id = any($1) and ${countsSql('deletion', '$2')}`,
+    [[...new Set(ids)].filter(isUuid), cluster],
   )
   return new Set(rows.map(({ id }) => id))
 }
@@ -175,9 +181,10 @@ export const sweepTasks = async (
   const serviceIds = tasks.map(({ serviceId }) => serviceId)
   const ended = await endedOwners(
     parts,
+    cluster.key,
     tasks.map(({ taskId }) => ownerOfTask(taskId)),
   )
-  const { deleted } = await judgeIds(parts, serviceIds)
+  const { deleted } = await judgeIds(parts, cluster.key, serviceIds)
   const others = await foreign(parts, cluster, serviceIds)
   for (const task of tasks) {
     const isOver = ended.has(ownerOfTask(task.taskId)) || deleted.has(task.serviceId)

@@ -138,7 +138,8 @@ test('on a cluster with a conflict everything is refused until the operator has 
   const path = `/cluster/${clusterId}/conflict`
   assert.equal((await (await ownToken())('POST', path, { action: 'ignore' })).status, 403)
   assert.equal((await api.call('POST', path, { action: 'remove' })).status, 400)
-  await send(api.call, 'POST', path, { action: 'ignore' })
+  const both = await Promise.all(['ignore', 'adopt', 'ignore'].map((action) => api.call('POST', path, { action })))
+  assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 409, 409])
   assert.equal((await orphans()).conflict, null)
   assert.equal((await api.call('POST', path, { action: 'ignore' })).status, 409)
   await send(api.call, 'POST', `/application/${id}/deploy`)

@@ -7,6 +7,7 @@ import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
+import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ConflictRow, readConflicts } from '../../clusters/lines/rows.ts'
 import { localKey } from '../../clusters/local.ts'
@@ -15,6 +16,7 @@ import { type Choice, choices, ignoreOrphans, resolveConflict } from '../../depl
 import { deleteOrphans, type ListedOrphan, readOrphans } from '../../deployments/reconcile/orphans.ts'
 import { badRequest, conflict, forbidden } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
+import { tryTextLockSql } from '../../store/locks.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { clusterInPath } from './rows.ts'
 
@@ -147,16 +149,24 @@ const Choose = Type.Object({
   confirm: Maybe(Flag({ description: 'Must be true with remove, which deletes data.' })),
 })
 
+/** Decides while nobody else does: of two decisions at once, the second finds nothing to decide. */
+const alone = <T>({ database }: Pick<Parts, 'database'>, { key }: Cluster, decide: () => Promise<T>): Promise<T> =>
+  database.transaction(async (tx) => {
+    const [lock] = await tx.query<{ taken: boolean }>(tryTextLockSql, [`conflict of ${key}`])
+    if (!lock!.taken) throw conflict('conflict_in_decision', 'Somebody else is deciding about this conflict.')
+    const found = (await readConflicts(tx)).find(({ cluster }) => cluster === key)
+    if (found === undefined) throw conflict('no_conflict', 'This cluster has no conflict.')
+    return decide()
+  })
+
 const choose = async (context: Context<Type.Static<typeof Choose>, Fields>): Promise<Adoption> => {
   const { body, parts, principal } = context
   const cluster = await clusterOf(context)
   if (cluster.key === localKey && !principal.isOperator)
     throw forbidden("Only the operator's token decides about the engine that all organizations share.")
-  const found = (await readConflicts(context.db)).find(({ cluster: key }) => key === cluster.key)
-  if (found === undefined) throw conflict('no_conflict', 'This cluster has no conflict.')
   if (body.action === 'remove' && body.confirm !== true)
     throw badRequest('confirm: must be true, because removing the orphans deletes their volumes')
-  const result = await resolveConflict(parts, cluster, body.action as Choice)
+  const result = await alone(parts, cluster, () => resolveConflict(parts, cluster, body.action as Choice))
   parts.log.warn({ cluster: cluster.key, action: body.action }, 'the conflict of a cluster was decided')
   await context.transaction((tx) => audit(tx, context, { conflict: body.action }))
   return result
