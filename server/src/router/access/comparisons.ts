@@ -1,16 +1,24 @@
 /**
- * Passwords with slow hashes, compared in a thread of their own, one at a time. Services take turns, however many wait
- * for each; what waits longer than a moment is told to come again, so that a flood at one service delays a login at
- * another by one comparison. If the thread ends, so do the questions that it had.
+ * Passwords with slow hashes, compared in a thread of their own, one at a time. Parties take turns (organizations, or
+ * services of nobody known), and within one its services do, however many wait for each; what waits longer than a moment
+ * is told to come again. So a flood at whatever many services of one party delays a login at another's by one comparison.
+ * If the thread ends, so do the questions that it had.
  */
 import { Worker } from 'node:worker_threads'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Question } from './password-thread.ts'
 
+/** Whose login it is. */
+export interface LoginPlace {
+  serviceId: string
+  /** Who has its turn together with others: see `partyOf`. */
+  party: string
+}
+
 export interface Comparisons {
   /** Whether the password has the hash; null if too many wait, or for too long. */
-  compare(serviceId: string, hash: string, password: string): Promise<boolean | null>
+  compare(place: LoginPlace, hash: string, password: string): Promise<boolean | null>
 }
 
 /** Answers one question; null if it has failed. */
@@ -51,14 +59,38 @@ const createThread = (): Compare => {
   }
 }
 
+interface Party {
+  /** Of its own services. */
+  inTurn: ReturnType<typeof createSemaphore>
+  asked: number
+}
+
+/** Turns of parties, and within each of its services: a party waits with one of its services at a time. */
+const createTurns = () => {
+  const ofAll = createSemaphore(1)
+  const parties = new Map<string, Party>()
+  return async <T>({ party, serviceId }: LoginPlace, work: () => Promise<T>, signal: AbortSignal): Promise<T> => {
+    const own = parties.get(party) ?? { inTurn: createSemaphore(1), asked: 0 }
+    parties.set(party, own)
+    own.asked += 1
+    try {
+      return await own.inTurn(serviceId, () => ofAll(party, work, { signal }), { signal })
+    } finally {
+      own.asked -= 1
+      if (own.asked === 0) parties.delete(party)
+    }
+  }
+}
+
 export const createComparisons = (
   compare: Compare = createThread(),
   clock: Pick<Clock, 'sleep'> = systemClock,
 ): Comparisons => {
-  const inTurn = createSemaphore(1)
+  const inTurn = createTurns()
   const asked = new Map<string, number>()
   return {
-    async compare(serviceId, hash, password) {
+    async compare(place, hash, password) {
+      const { serviceId } = place
       const before = asked.get(serviceId) ?? 0
       if (before >= mostWaiting) return null
       asked.set(serviceId, before + 1)
@@ -68,7 +100,7 @@ export const createComparisons = (
         () => {},
       )
       try {
-        return await inTurn(serviceId, () => compare(hash, password), { signal: late.signal })
+        return await inTurn(place, () => compare(hash, password), late.signal)
       } catch {
         return null
       } finally {

@@ -10,6 +10,8 @@ const hash = '$2b$04$/A3/4GvmJiE5suNNvkVKdOC4iSN0mNqIsyCXTxEvHNn.h1b1.g1KO'
 const ada = { name: 'ada', hash }
 const login = (password: string): string => `Basic ${Buffer.from(`ada:${password}`).toString('base64')}`
 const address = '203.0.113.1'
+const placeOf = (serviceId: string, party = serviceId) => ({ serviceId, party })
+const [placeA, placeB] = [placeOf('a'), placeOf('b')]
 
 /** A thread that answers when the test lets it; what it was asked, in order. */
 const byHand = () => {
@@ -31,7 +33,7 @@ const byHand = () => {
 const atOnce: Comparisons = { compare: async (_service, _hash, password) => password === 'secret' }
 
 test('a password is compared with the hash of its user, in a thread', async () => {
-  const logins = createLogins('a', [ada], createComparisons())
+  const logins = createLogins(placeA, [ada], createComparisons())
   assert.equal(await logins.check(login('secret'), address), 'right')
   assert.equal(await logins.check(login('wrong'), address), 'wrong')
   assert.equal(logins.check(login('secret'), address), 'right', 'without a comparison')
@@ -40,8 +42,8 @@ test('a password is compared with the hash of its user, in a thread', async () =
 
 test('a login waits for one comparison of another service, however many that has waiting', async () => {
   const { asked, next, comparisons } = byHand()
-  const flood = Array.from({ length: 20 }, (_, n) => comparisons.compare('b', hash, `wrong ${n}`))
-  const own = comparisons.compare('a', hash, 'secret')
+  const flood = Array.from({ length: 20 }, (_, n) => comparisons.compare(placeB, hash, `wrong ${n}`))
+  const own = comparisons.compare(placeA, hash, 'secret')
   await next()
   await next(true)
   assert.equal(await own, true)
@@ -50,16 +52,33 @@ test('a login waits for one comparison of another service, however many that has
   assert.deepEqual(await Promise.all(flood.slice(8)), Array(12).fill(null))
 })
 
+test('a login waits for one comparison of another organization, at however many of its services passwords are tried', async () => {
+  const { asked, next, comparisons } = byHand()
+  const flood = Array.from({ length: 40 }, (_, n) => comparisons.compare(placeOf(`b${n}`, 'B'), hash, `wrong ${n}`))
+  const own = comparisons.compare(placeOf('a', 'A'), hash, 'secret')
+  await next()
+  await next(true)
+  assert.equal(await own, true)
+  assert.deepEqual(asked.slice(0, 2), ['wrong 0', 'secret'])
+  // Of one organization each service has its turn.
+  const twice = comparisons.compare(placeOf('b1', 'B'), hash, 'twice')
+  for (let n = 2; n <= 40; n += 1) await next()
+  await next(true)
+  assert.equal(await twice, true)
+  assert.deepEqual(await Promise.all(flood), Array(40).fill(false))
+  assert.equal(asked.at(-1), 'twice')
+})
+
 test('a login that has waited for a second is told to come again', async () => {
   const { asked, next, clock, comparisons } = byHand()
-  const long = comparisons.compare('b', hash, 'long')
-  const own = comparisons.compare('a', hash, 'secret')
+  const long = comparisons.compare(placeB, hash, 'long')
+  const own = comparisons.compare(placeA, hash, 'secret')
   await clock.advance(1000)
   assert.equal(await own, null)
   // What has begun is not given up, and nobody is in the way afterwards.
   await next(true)
   assert.equal(await long, true)
-  const again = comparisons.compare('a', hash, 'secret')
+  const again = comparisons.compare(placeA, hash, 'secret')
   await next(true)
   assert.deepEqual([await again, asked], [true, ['long', 'secret']])
 })
@@ -67,7 +86,7 @@ test('a login that has waited for a second is told to come again', async () => {
 test('all hosts of a service have one set of logins, which outlasts a change of its routes', () => {
   const book = createRulebook(atOnce)
   const policy = (): Policy => ({ users: [`ada:${hash}`] })
-  const loginsOf = (serviceId: string, from = policy()) => book.rulesOf(from, serviceId).logins
+  const loginsOf = (serviceId: string, from = policy()) => book.rulesOf(from, placeOf(serviceId)).logins
   const first = loginsOf('a')
   assert.ok(first !== null)
   assert.equal(loginsOf('a'), first)
@@ -81,7 +100,7 @@ test('all hosts of a service have one set of logins, which outlasts a change of 
 })
 
 test('wrong passwords, however many, put out none that was right', async () => {
-  const logins = createLogins('a', [ada], atOnce, createFakeClock())
+  const logins = createLogins(placeA, [ada], atOnce, createFakeClock())
   assert.equal(await logins.check(login('secret'), address), 'right')
   for (let n = 0; n < 1500; n++)
     assert.equal(await logins.check(login(`wrong ${n}`), `198.51.${n >> 8}.${n & 255}`), 'wrong')
@@ -90,7 +109,7 @@ test('wrong passwords, however many, put out none that was right', async () => {
 
 test('one client may be wrong so often, which hinders neither others nor what was right before', async () => {
   const clock = createFakeClock()
-  const logins = createLogins('a', [ada], atOnce, clock)
+  const logins = createLogins(placeA, [ada], atOnce, clock)
   assert.equal(await logins.check(login('secret'), address), 'right')
   const found: unknown[] = []
   for (let n = 0; n < 32; n++) found.push(await logins.check(login(`wrong ${n}`), address))

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { createLimiter } from '../../lib/concurrency/limiter.ts'
 import { clientOf } from '../../lib/net/client-network.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
-import type { Comparisons } from './comparisons.ts'
+import type { Comparisons, LoginPlace } from './comparisons.ts'
 import type { User } from './htpasswd.ts'
 import { isSlow, matches } from './passwords.ts'
 
@@ -46,7 +46,7 @@ const createMemory = () => {
 }
 
 export const createLogins = (
-  serviceId: string,
+  place: LoginPlace,
   users: readonly User[],
   comparisons: Comparisons,
   clock: Pick<Clock, 'monotonicMs'> = systemClock,
@@ -59,7 +59,7 @@ export const createLogins = (
   const failures = createLimiter(mostWrong, clock, mostClients)
 
   const compare = async (key: string, hash: string, password: string, isKnown: boolean): Promise<Verdict> => {
-    const isRight = await comparisons.compare(serviceId, hash, password).catch(() => null)
+    const isRight = await comparisons.compare(place, hash, password).catch(() => null)
     underWay.delete(key)
     if (isRight === null) return 'busy'
     const verdict = isRight && isKnown ? 'right' : 'wrong'

@@ -1,7 +1,7 @@
 /** A policy, ready to be applied: made once for each, and shared by all requests. */
 import { createHmac } from 'node:crypto'
 import { mostHeaderBytes, type Policy, type RetryPolicy, usual } from '../policy.ts'
-import type { Comparisons } from './comparisons.ts'
+import type { Comparisons, LoginPlace } from './comparisons.ts'
 import { type Cors, createCors } from './cors.ts'
 import { parseUsers } from './htpasswd.ts'
 import { createLogins, type Logins } from './logins.ts'
@@ -59,16 +59,16 @@ const limitsOf = (policy: Policy): Limits => {
   return { ...limits, idleMs, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
 }
 
-type LoginsFor = (serviceId: string, lines: readonly string[]) => Logins
+type LoginsFor = (place: LoginPlace, lines: readonly string[]) => Logins
 
-const compile = (policy: Policy, serviceId: string, loginsFor: LoginsFor): Rules => {
+const compile = (policy: Policy, place: LoginPlace, loginsFor: LoginsFor): Rules => {
   const limits = limitsOf(policy)
   const rules = {
     ...nothing,
     ...limits,
     ...silencesOf(limits),
     mayReach: mayReach(policy.allow, policy.deny),
-    logins: policy.users === undefined ? null : loginsFor(serviceId, policy.users),
+    logins: policy.users === undefined ? null : loginsFor(place, policy.users),
     cors: policy.cors === undefined ? null : createCors(policy.cors),
     headers: Object.entries(policy.headers ?? {}).flatMap(([name, value]) => [name.toLowerCase(), value]),
     sticky: policy.sticky === true,
@@ -79,7 +79,7 @@ const compile = (policy: Policy, serviceId: string, loginsFor: LoginsFor): Rules
 }
 
 export interface Rulebook {
-  rulesOf(policy: Policy | undefined, serviceId: string): Rules
+  rulesOf(policy: Policy | undefined, place: LoginPlace): Rules
   /** Forgets the logins that nothing has asked for since the call before: those that are in no route any more. */
   tidy(): void
 }
@@ -89,20 +89,21 @@ export const createRulebook = (comparisons: Comparisons): Rulebook => {
   const compiled = new WeakMap<Policy, Rules>()
   let logins = new Map<string, Logins>()
   let inUse = new Map<string, Logins>()
-  const keyOf = (serviceId: string, lines: readonly string[]): string => [serviceId, ...lines].join('\n')
-  const loginsFor: LoginsFor = (serviceId, lines) => {
-    const found = logins.get(keyOf(serviceId, lines))
+  const keyOf = ({ serviceId, party }: LoginPlace, lines: readonly string[]): string =>
+    [serviceId, party, ...lines].join('\n')
+  const loginsFor: LoginsFor = (place, lines) => {
+    const found = logins.get(keyOf(place, lines))
     if (found !== undefined) return found
     const users = parseUsers(lines.join('\n'))
-    return typeof users === 'string' ? noUsers : createLogins(serviceId, users, comparisons)
+    return typeof users === 'string' ? noUsers : createLogins(place, users, comparisons)
   }
   return {
-    rulesOf(policy, serviceId) {
+    rulesOf(policy, place) {
       if (policy === undefined) return usualRules
-      const rules = compiled.get(policy) ?? compile(policy, serviceId, loginsFor)
+      const rules = compiled.get(policy) ?? compile(policy, place, loginsFor)
       compiled.set(policy, rules)
       if (rules.logins !== null) {
-        const key = keyOf(serviceId, policy.users!)
+        const key = keyOf(place, policy.users!)
         logins.set(key, rules.logins)
         inUse.set(key, rules.logins)
       }

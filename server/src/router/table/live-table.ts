@@ -4,7 +4,7 @@
 import { ownComparisons } from '../access/comparisons.ts'
 import { createRulebook, type Rules, stickyValue } from '../access/rules.ts'
 import type { Ports } from '../ports/ports.ts'
-import { type AnyRoute, isStreamRoute, type Route, type StreamRoute } from '../router.ts'
+import { type AnyRoute, isStreamRoute, partyOf, type Route, type StreamRoute } from '../router.ts'
 import { findPrefix } from './paths.ts'
 import { buildTable } from './table.ts'
 import type { Choice, Upstream, Upstreams } from './upstreams.ts'
@@ -68,7 +68,7 @@ export const createLiveTable = (
 
   const hostEntries = (found: readonly Route[]): HostEntry | readonly HostEntry[] => {
     const entries = found.map((route) => {
-      const rules = rulebook.rulesOf(route.policy, route.serviceId)
+      const rules = rulebook.rulesOf(route.policy, { serviceId: route.serviceId, party: partyOf(route) })
       const own = route.targets.map(upstreams.of)
       for (const upstream of own) upstreams.keepIdle(upstream, rules.idleMs)
       const name = (upstream: Upstream) => [stickyValue(route.serviceId, upstream.key), upstream] as const
