@@ -68,7 +68,7 @@ export interface DeploymentParts {
   fingerprintKey: Buffer
   /** Environments being worked on in this process, by a deployment or the reconciler. */
   environmentLock: KeyedLock
-  /** How many deployments run at once on each cluster. */
+  /** How many deployments run at once on each cluster, beside the first ones of organizations that have none under way. */
   concurrency: number
   /** Whether a service needs a cluster that limits its volumes; `auto` without. */
   volumeSizes?: VolumeSizes | undefined

@@ -26,8 +26,9 @@ const columns = `id, organization_id as "organizationId", environment_id as "env
 export const deploymentLeases: LeaseTable<Claim> = { name: 'deployment', columns }
 
 // The oldest waiting deployment of an environment in which none runs, and whose place has room: of the organization that
-// has the fewest running, and among those of the one served longest ago. Other workers may hold some candidates, never
-// all for long.
+// has the fewest running, and among those of the one served longest ago. In a full place, the first one of an organization
+// still begins: nobody waits for what others do, which may take hours. Other workers may hold some candidates, never all
+// for long.
 const takeNext = (placeOf: (environmentId: string) => string): string => `with busy as (
     select organization_id, count(*) as running from deployment where state = 'RUNNING' group by organization_id
   ), head as (
@@ -40,6 +41,8 @@ const takeNext = (placeOf: (environmentId: string) => string): string => `with b
     where not exists (select from deployment running
       where running.environment_id = head.environment_id and running.state = 'RUNNING')
       and (cardinality($4::text[]) = 0 or coalesce(${placeOf('head.environment_id')}, '') <> all($4))
+      and (busy.running is null or cardinality($5::text[]) = 0
+        or coalesce(${placeOf('head.environment_id')}, '') <> all($5))
     order by place limit 32
   )
   update deployment set state = 'RUNNING', worker = $1, fence = fence + 1,
@@ -54,6 +57,8 @@ export interface ClaimOptions {
   /** Organizations this worker claimed for, the last one last. */
   served?: readonly string[]
   /** Places that take no more of the queue. */
+  closed?: readonly string[]
+  /** Those that take no more of it than the first one of each organization. */
   full?: readonly string[]
   /** SQL for the place of an environment of this id. */
   placeOf?: (environmentId: string) => string
@@ -61,11 +66,11 @@ export interface ClaimOptions {
 
 /** Claims one deployment for `worker`: first one whose worker has died, then the next in the queue; null when idle. */
 export const claim = async (database: Database, worker: string, options: ClaimOptions = {}): Promise<Claim | null> => {
-  const { served = [], full = [], placeOf = () => `''` } = options
+  const { served = [], closed = [], full = [], placeOf = () => `''` } = options
   const abandoned = await takeOver(database, deploymentLeases, worker)
   if (abandoned !== null) return abandoned
   try {
-    const [next] = await database.query<Claim>(takeNext(placeOf), [worker, leaseMs, served, full])
+    const [next] = await database.query<Claim>(takeNext(placeOf), [worker, leaseMs, served, closed, full])
     return next ?? null
   } catch (error) {
     // Two workers claimed for one environment at once; the unique index let one through.

@@ -1,14 +1,15 @@
 /**
  * Scheduled runs, over the tables `schedule` and `task_run`; a service can have several named tasks. Promises one run of
  * a task at a time unless it allows more, that two workers never start the same one, and after downtime at most one run,
- * and none that is long past. If the process dies, the lease of its run ends and another worker continues it.
+ * and none that is long past; and that organizations do not wait for each other's runs, which may take hours: each has
+ * places of its own. If the process dies, the lease of its run ends and another worker continues it.
  */
 
 import { newId } from '../lib/ids.ts'
 import { parseCron } from '../lib/time/cron.ts'
 import { nextTime } from '../lib/time/next-time.ts'
 import type { Database, Queryable } from '../store/database.ts'
-import { type Leased, type LeaseTable, leaseEnd, leaseMs, renewLeases, takeOver } from './lease.ts'
+import { type Leased, type LeaseTable, leaseEnd, leaseMs, renewLeases } from './lease.ts'
 
 export interface When {
   /** Five fields, as lib/time/cron.ts reads them. */
@@ -99,8 +100,22 @@ const columns = `id, organization_id as "organizationId", service_id as "service
 
 export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 
-const dueSql = `select service_id as "serviceId", name, expression, time_zone as "timeZone", next_at as "nextAt", overlap
-  from schedule where next_at <= $1 order by next_at limit 1 for update skip locked`
+/** Runs of one organization at once. */
+export const runsEach = 16
+
+/** Organizations that have all their runs under way. */
+const fullSql = `select organization_id from task_run
+  where state = 'RUNNING' and lease_until >= clock_timestamp() group by organization_id having count(*) >= ${runsEach}`
+
+const dueSql = `select d.service_id as "serviceId", d.name, d.expression, d.time_zone as "timeZone", d.next_at as "nextAt", d.overlap
+  from schedule d join service_state s using (service_id)
+  where d.next_at <= $1 and s.organization_id not in (${fullSql}) order by d.next_at limit 1 for update of d skip locked`
+
+/** Asked for, or left by a worker that has died. */
+const openSql = `update task_run set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
+  where id = (select id from task_run where state = 'RUNNING' and lease_until < clock_timestamp()
+    and organization_id not in (${fullSql}) order by lease_until, due_at limit 1 for update skip locked)
+  returning ${columns}`
 
 // Without a release there is nothing to run; while the last run continues, the next one is skipped.
 const begin = `insert into task_run (id, organization_id, service_id, name, release_id, due_at, worker, lease_until, alone)
@@ -159,10 +174,10 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
     return { run, replaced }
   })
 
-/** Claims one run: first one whose worker has died, then what is due; null if there is nothing. */
+/** Claims one run: first one that is asked for or whose worker has died, then what is due; null if there is nothing. */
 export const claimRun = async (database: Database, worker: string, now: Date): Promise<Begun | null> => {
-  const abandoned = await takeOver(database, runLeases, worker)
-  if (abandoned !== null) return { run: abandoned, replaced: [] }
+  const [open] = await database.query<RunClaim>(openSql, [worker, leaseMs])
+  if (open !== undefined) return { run: open, replaced: [] }
   for (;;) {
     const taken = await takeDue(database, worker, now)
     if (taken !== 'left out') return taken
@@ -227,8 +242,11 @@ export const finishRun = async (
   return rows.length > 0
 }
 
-/** When the next schedule is due; null if there is none. */
-export const nextDue = async (database: Database): Promise<Date | null> => {
-  const [row] = await database.query<{ at: Date | null }>('select min(next_at) as at from schedule')
+/** When the next schedule is due, apart from those that wait for a place by now; null if there is none. */
+export const nextDue = async (database: Database, now: Date): Promise<Date | null> => {
+  const [row] = await database.query<{ at: Date | null }>(
+    'select min(next_at) as at from schedule where next_at > $1',
+    [now],
+  )
   return row?.at ?? null
 }

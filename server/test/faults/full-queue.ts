@@ -91,7 +91,8 @@ const fullQueue: Fault = {
       )
       const { SUCCEEDED } = await figures(scene)
       assert.equal(SUCCEEDED, crowd.length + late)
-      assert.ok(most > 0 && most <= cap, `${most} ran at once`)
+      // The first one of another organization does not wait for the crowd.
+      assert.ok(most > 0 && most <= cap + 1, `${most} ran at once`)
       assert.ok(waiting > 100, `only ${waiting} were waiting`)
       // At most half of the places are another's: few of those that waited first may have gone before.
       assert.ok(left > waiting / 2, `of ${waiting} that waited first ${left} were left when the other was served`)

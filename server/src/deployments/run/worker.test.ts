@@ -67,6 +67,10 @@ test('deployments of a cluster that does not answer take its own places only', a
   ])
   await deploy(far)
   await deploy(neighbour)
+  await database.query('update deployment set organization_id = $2 where environment_id = $1', [
+    neighbour.ids.environmentId,
+    far.ids.organizationId,
+  ])
   await database.query(`update node set spec = '{}' where id = $1`, [far.clusterId])
   await engine.engine.start()
   await until(async () => (await states(far))[0] === 'RUNNING', { what: 'a deployment that gets no answer' })
@@ -75,4 +79,33 @@ test('deployments of a cluster that does not answer take its own places only', a
   assert.equal(await settled(engine, near, served, 20_000), 'DEPLOYED')
   assert.deepEqual(await states(neighbour), ['QUEUED'])
   assert.deepEqual(await states(far), ['RUNNING'])
+})
+
+test('an organization whose deployments take for ever keeps no first one of another from beginning', async () => {
+  const apart = await testDatabase()
+  const worlds = [await createWorld(apart), await createWorld(apart), await createWorld(apart)] as const
+  const [slow, waiting, other] = worlds
+  const engine = createTestEngine(slow, {}, { concurrency: 1 })
+  after(async () => {
+    await engine.engine.stop()
+    await Promise.all(worlds.map(({ runtime }) => runtime.close()))
+  })
+  slow.images.set('c1', 'hang')
+  const deploy = async (world: World, { organizationId } = world.ids): Promise<void> => {
+    const id = await addService(world)
+    await ask(engine, { ...world, ids: { ...world.ids, organizationId } }, 'DEPLOY', [{ id, commitId: 'c1' }])
+  }
+  const stateIn = async ({ ids }: World): Promise<string | undefined> => {
+    const [row] = await apart.query<{ state: string }>('select state from deployment where environment_id = $1', [
+      ids.environmentId,
+    ])
+    return row?.state
+  }
+  await deploy(slow)
+  await deploy(waiting, slow.ids)
+  await engine.engine.start()
+  await until(async () => (await stateIn(slow)) === 'RUNNING', { what: 'the slow deployment' })
+  await deploy(other)
+  await until(async () => (await stateIn(other)) === 'RUNNING', { what: 'the first one of another organization' })
+  assert.equal(await stateIn(waiting), 'QUEUED')
 })

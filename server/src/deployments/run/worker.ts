@@ -13,6 +13,8 @@ import { createPartSignals } from './part-signals.ts'
 import { runDeployment } from './run-deployment.ts'
 
 const sweepMs = 5000
+/** Of its places, a cluster has so many times as many for organizations of which nothing is under way yet. */
+const spare = 4
 const heartbeatMs = 4000
 
 export interface DeploymentWorker extends Worker {
@@ -28,12 +30,17 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
   /** Clusters of the deployments under way here, by their ids: one that does not answer holds up its own only. */
   const under = new Map<string, string>()
 
-  const fullClusters = (): string[] => {
+  const clustersWith = (least: number): string[] => {
     const keys = [...under.values()]
-    const full = [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= parts.concurrency)
+    return [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= least)
+  }
+  const fullClusters = () => {
     // What is queued for a cluster with a conflict waits until an operator has chosen.
     const held = parts.clusters.all().filter(isHeld)
-    return [...full, ...held.map(({ key }) => key)]
+    return {
+      full: clustersWith(parts.concurrency),
+      closed: [...clustersWith(spare * parts.concurrency), ...held.map(({ key }) => key)],
+    }
   }
   const enter = async ({ id, environmentId }: Claim): Promise<void> => {
     const [row] = await database.query<{ key: string | null }>(`select ${environmentKeySql('$1')} as key`, [
@@ -45,7 +52,7 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
   const claimNext = async () => {
     const next = await claim(database, worker, {
       served: [...served],
-      full: fullClusters(),
+      ...fullClusters(),
       placeOf: environmentKeySql,
     })
     if (next === null) return { claimed: [], more: false }

@@ -20,9 +20,6 @@ import { isAlone } from './tasks.ts'
 const longestSleepMs = 10_000
 const heartbeatMs = 4000
 const patienceMs = 2 * 60_000
-/** Runs worked on at once. */
-const parallel = 16
-
 const showRunning = async (parts: DeploymentParts, serviceId: string, state: string): Promise<void> => {
   await parts.database.query(
     `update service_state set running_state = $2 where service_id = $1 and desired = 'RUNNING'
@@ -138,12 +135,13 @@ export const startScheduler = (parts: DeploymentParts, worker: string): Worker =
     endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
   }
   const claimNext = async () => {
-    const begun = await claimRun(database, worker, clock.now())
+    const now = clock.now()
+    const begun = await claimRun(database, worker, now)
     if (begun !== null) {
       for (const id of begun.replaced) endReplaced(begun.run.serviceId, id)
       return { claimed: [begun.run], more: true }
     }
-    const due = await nextDue(database)
+    const due = await nextDue(database, now)
     return { claimed: [], more: false, nextMs: due === null ? undefined : due.getTime() - clock.now().getTime() }
   }
   const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
@@ -155,7 +153,8 @@ export const startScheduler = (parts: DeploymentParts, worker: string): Worker =
   }
   const runs = createWorker<RunClaim>(parts, {
     name: 'scheduled runs',
-    concurrency: parallel,
+    // That of each organization, which the claim sees to.
+    concurrency: Number.POSITIVE_INFINITY,
     periodMs: longestSleepMs,
     idOf: ({ id }) => id,
     about: ({ serviceId }) => ({ serviceId }),
