@@ -2,7 +2,12 @@
 import { createHash } from 'node:crypto'
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { withVariables, writeSetValues } from '../../runtimes/kubernetes/helm/set-values.ts'
+import {
+  type ValuesRoom,
+  valuesRoom,
+  withVariables,
+  writeSetValues,
+} from '../../runtimes/kubernetes/helm/set-values.ts'
 import type { ChartContent } from '../../runtimes/runtime.ts'
 import type { BuildSpec, ServiceRequest, Source } from '../deployments.ts'
 import { openGitSource } from '../images/git-source.ts'
@@ -22,7 +27,6 @@ type FetchParts = Pick<DeploymentParts, 'database' | 'sealer' | 'outbound' | 'bu
 const minute = 60_000
 /** Helm repositories may be slow; what they send is small. */
 const fetchDeadlineMs = 9 * minute
-const maxValueBytes = 1 << 20
 
 /** A chart as it was fetched; `commit` is null for one of a repository of charts. */
 export interface FetchedChart {
@@ -108,19 +112,21 @@ const readValuesFiles = async (
   })
 }
 
-const pairsWith = (pairs: ChartSource['set'], { env }: Variables): ChartSource['set'] =>
-  pairs.map(([path, value]) => [path, withVariables(value, env)])
+const pairsWith = (pairs: ChartSource['set'], { env }: Variables, room: ValuesRoom): ChartSource['set'] =>
+  pairs.map(([path, value]) => [path, withVariables(value, env, room)])
 
 /** The values files in their order, and the single values as a last one: variables put in. */
 const writeValues = (texts: readonly string[], source: ChartSource, variables: Variables): string[] => {
-  const files = [...texts, ...source.rawValues].map((text) => withVariables(text, variables.env))
+  const room = valuesRoom()
+  const files = [...texts, ...source.rawValues].map((text) => withVariables(text, variables.env, room))
   const single = writeSetValues({
-    set: pairsWith(source.set, variables),
-    setString: pairsWith(source.setString, variables),
-    setJson: pairsWith(source.setJson, variables),
+    set: pairsWith(source.set, variables, room),
+    setString: pairsWith(source.setString, variables, room),
+    setJson: pairsWith(source.setJson, variables, room),
   })
   const all = [...files, ...(single === null ? [] : [single])]
-  if (all.reduce((sum, text) => sum + text.length, 0) > maxValueBytes)
+  // The paths of single values count too.
+  if (all.reduce((sum, text) => sum + text.length, 0) > valuesRoom().chars)
     throw new DeploymentError('values_refused', 'The values of the chart are larger than 1 MiB together.')
   return all
 }

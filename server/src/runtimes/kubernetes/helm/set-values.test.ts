@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Pair, withVariables, writeSetValues } from './set-values.ts'
+import { type Pair, valuesRoom, withVariables, writeSetValues } from './set-values.ts'
 
 const none = { set: [], setString: [], setJson: [] }
 const written = (values: Partial<typeof none> | object): unknown =>
@@ -98,4 +98,17 @@ test('variables take the place of their names, and unknown names stay', () => {
     ['slipway.env.none.slipway.env.A', 'slipway.env.none.1'],
   ] as const
   for (const [written, meant] of cases) assert.equal(withVariables(written, dotted), meant)
+})
+
+test('a text that names a long variable again and again is refused before it is written', () => {
+  const long = { A: 'x'.repeat(65_536) }
+  assert.throws(() => withVariables('slipway.env.A '.repeat(60_000), long), /larger than 1 MiB together/)
+  assert.equal(withVariables('slipway.env.A '.repeat(15), long).length, 15 * 65_537)
+  assert.throws(() => withVariables('y'.repeat(2 ** 20 + 1), {}), /larger than 1 MiB together/)
+  const nested = `${'slipway.env.'.repeat(80_000)}A`
+  assert.throws(() => withVariables(nested, { A: 'a' }), /refer to variables more than 5000 times/)
+  // The room is that of all values of a chart.
+  const room = valuesRoom()
+  withVariables('slipway.env.A '.repeat(15), long, room)
+  assert.throws(() => withVariables('slipway.env.A', long, room), /larger than 1 MiB/)
 })

@@ -97,6 +97,25 @@ export const writeSetValues = ({ set, setString, setJson }: SetValues): string |
 
 const variableName = /\b(?:slipway|qovery)\.env\.([-._A-Za-z][-.\w]{0,254})/g
 
+/** What the values of a chart may have together. */
+export interface ValuesRoom {
+  chars: number
+  /** To variables: each is looked for under every name that it could be meant to have. */
+  references: number
+}
+
+export const valuesRoom = (): ValuesRoom => ({ chars: 1 << 20, references: 5000 })
+
+const take = (room: ValuesRoom, what: keyof ValuesRoom, count: number): void => {
+  room[what] -= count
+  if (room[what] >= 0) return
+  const why =
+    what === 'chars'
+      ? 'are larger than 1 MiB together'
+      : `refer to variables more than ${valuesRoom().references} times`
+  throw new DeploymentError('values_refused', `The values of the chart ${why}.`)
+}
+
 /** The longest known key that a text begins with and that ends where a word does; null without one. */
 const keyIn = (text: string, variables: Readonly<Record<string, string>>): string | null => {
   for (let end = text.length; end > 0; end -= 1)
@@ -106,20 +125,35 @@ const keyIn = (text: string, variables: Readonly<Record<string, string>>): strin
 
 /**
  * Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as charts for others have
- * it. A dot or a dash belongs to the name if there is such a variable.
+ * it. A dot or a dash belongs to the name if there is such a variable. Takes the room for the result as it is made: a
+ * short text can name a long variable again and again. Throws a `DeploymentError` when there is no more.
  */
-export const withVariables = (text: string, variables: Readonly<Record<string, string>>): string => {
+export const withVariables = (
+  text: string,
+  variables: Readonly<Record<string, string>>,
+  room: ValuesRoom = valuesRoom(),
+): string => {
   const pieces: string[] = []
   let at = 0
+  const add = (piece: string): void => {
+    take(room, 'chars', piece.length)
+    pieces.push(piece)
+  }
+  if (text.length > room.chars) take(room, 'chars', text.length)
   const pattern = new RegExp(variableName)
   for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
     const written = match[1]!
     const start = pattern.lastIndex - written.length
+    take(room, 'references', 1)
     const key = keyIn(written, variables)
-    if (key !== null) pieces.push(text.slice(at, match.index), variables[key]!)
+    if (key !== null) {
+      add(text.slice(at, match.index))
+      add(variables[key]!)
+    }
     // What follows the name may be another reference.
     pattern.lastIndex = start + (key ?? /^[-.]*\w*/.exec(written)![0]).length
     if (key !== null) at = pattern.lastIndex
   }
-  return pieces.join('') + text.slice(at)
+  add(text.slice(at))
+  return pieces.join('')
 }
