@@ -119,17 +119,21 @@ test('a cluster that comes is held, one that goes is let go, one that is reached
 })
 
 test('while the holder puts a service right, a deployment waits; what a holder that is gone left keeps nobody waiting', async () => {
-  const [environmentId, serviceId, organizationId] = [newId(), newId(), newId()]
-  await database.query(
-    `insert into node (id, organization_id, kind, name_scope, name) values ($1, $2, 'container', 'service', 'mended')`,
-    [serviceId, organizationId],
-  )
+  const [environmentId, serviceId, organizationId, clusterId] = [newId(), newId(), newId(), newId()]
+  const node = (id: string, kind: string, scope: string, spec: object) =>
+    database.query(
+      `insert into node (id, organization_id, kind, name_scope, name, spec) values ($1, $2, $3, $4, $3, $5)`,
+      [id, organizationId, kind, scope, JSON.stringify(spec)],
+    )
+  await node(clusterId, 'cluster', 'cluster', {})
+  await node(environmentId, 'environment', 'environment', { cluster_id: clusterId })
+  await node(serviceId, 'container', 'service', {})
   await database.query(
     `insert into service_state (service_id, environment_id, organization_id, kind) values ($1, $2, $3, 'container')`,
     [serviceId, environmentId, organizationId],
   )
-  const { now, holding } = await startServer([clusterOf('one')])
-  const hold = await until(() => now.get('one'), { what: 'the cluster to be held' })
+  const { now, holding } = await startServer([clusterOf(clusterId), clusterOf('another')])
+  const hold = await until(() => now.get(clusterId), { what: 'the cluster to be held' })
   const waits = () => {
     let done = false
     const ended = awaitShares({ database, clock: systemClock }, environmentId, () => {}).then(() => {
@@ -149,10 +153,13 @@ test('while the holder puts a service right, a deployment waits; what a holder t
   assert.equal(deployment.isDone(), false)
   mended.resolve()
   await Promise.all([mending, deployment.ended])
+  // The holder of another cluster, whose engine names the service too.
+  const stranger = await until(() => now.get('another'), { what: 'the other cluster to be held' })
+  await sharing(database, stranger, serviceId, () => waits().ended)
   const dead = sharing(database, hold, serviceId, () => new Promise<never>(() => {}))
   dead.catch(() => {})
   await until(async () => (await database.query('select from reconcile_share')).length === 1, { what: 'the share' })
-  await database.query(`update cluster_work set fence = fence + 1 where id = 'one'`)
+  await database.query('update cluster_work set fence = fence + 1 where id = $1', [clusterId])
   await waits().ended
   await holding.stop()
 })

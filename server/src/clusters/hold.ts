@@ -23,6 +23,7 @@ import {
 import type { WorkParts } from '../work/loop.ts'
 import { createWorker } from '../work/worker.ts'
 import type { Cluster, Clusters } from './clusters.ts'
+import { keySql } from './local.ts'
 
 /** A cluster that this server may look after as long as its fence holds. */
 export interface ClusterHold extends Leased {
@@ -123,7 +124,7 @@ export const holdClusters = async (
 }
 
 /**
- * Holds off deployments of an environment while `work` puts a service of it right. They ask only after they are claimed,
+ * Holds off deployments of an environment while `work` puts a service of it right, if the service is on this cluster. They ask only after they are claimed,
  * and `work` asks whether one is claimed only after this is written: one of the two sees the other.
  */
 export const sharing = async <T>(
@@ -134,7 +135,8 @@ export const sharing = async <T>(
 ): Promise<T> => {
   await database.query(
     `insert into reconcile_share (service_id, environment_id, cluster, fence)
-     select service_id, environment_id, $2, $3 from service_state where service_id = $1
+     select s.service_id, s.environment_id, $2, $3 from service_state s join node c on c.id = s.cluster_id
+     where s.service_id = $1 and ${keySql('c')} = $2
      on conflict (service_id) do update set cluster = excluded.cluster, fence = excluded.fence`,
     [serviceId, id, fence],
   )

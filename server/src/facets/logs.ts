@@ -8,11 +8,19 @@ import { idOf } from '../lib/ids.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
+import { createPace, type Pace } from '../streams/pace.ts'
 import { endAway, eventSink, type Sink } from '../streams/sink.ts'
 import { asEvent, asRecord, logOperations, maxTail, type ShownLine, searchedLines, tailOf } from './log-lines.ts'
 import type { Facet } from './self.ts'
 
 const retryMs = 1000
+/** Of all live logs of one organization together; what has not been asked for lately comes at once. */
+const linesPerSecond = 10_000
+const mostLinesAtOnce = 100_000
+/** Between two turns of others. */
+const linesAtOnce = 100
+/** A longer one counts as several. */
+const charsPerLine = 500
 const maxReadMs = 4000
 
 /** The version of a line: the commit of its revision, else the revision. */
@@ -85,20 +93,31 @@ const lastLines = async (context: Context) => {
   return { results: results.slice(-tail) }
 }
 
+interface Following {
+  clock: Clock
+  pace: Pace
+}
+
 /** Follows lines across restarts and new versions until aborted; begins with the last ones, or after a time. */
 async function* follow(
   runtime: Runtime,
-  clock: Clock,
+  { clock, pace }: Following,
   service: ServiceKey,
   begin: { tail: number } | { since: string },
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
   let since: string | undefined
+  let count = 0
   while (!signal.aborted) {
     const from = since === undefined ? begin : { since }
     try {
       for await (const line of runtime.logs(service, { ...from, follow: true, signal })) {
         since = line.at
+        count += 1 + Math.floor(line.text.length / charsPerLine)
+        if (count >= linesAtOnce) {
+          await pace.take(count, signal)
+          count = 0
+        }
         yield line
       }
     } catch (error) {
@@ -113,16 +132,16 @@ async function* follow(
 /** The last `tail` lines that are wanted, and all later ones that are. */
 async function* followWanted(
   runtime: Runtime,
-  clock: Clock,
+  following: Following,
   service: ServiceKey,
   tail: number,
   isWanted: (line: LogLine) => boolean,
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
-  const now = clock.now().toISOString()
+  const now = following.clock.now().toISOString()
   const before = await readTail(runtime, service, searchedLines)
   yield* before.filter(isWanted).slice(tail === 0 ? before.length : -tail)
-  for await (const line of follow(runtime, clock, service, { since: before.at(-1)?.at ?? now }, signal))
+  for await (const line of follow(runtime, following, service, { since: before.at(-1)?.at ?? now }, signal))
     if (isWanted(line)) yield line
 }
 
@@ -137,10 +156,15 @@ export const sendLines = async (
   try {
     const tail = streamTailOf(context as Context)
     const { runtime, key } = await placeOf(parts, node.id)
+    const { clock } = parts
+    const pace = parts.streams.share(`lines of ${node.organizationId}`, () =>
+      createPace(clock, linesPerSecond, mostLinesAtOnce),
+    )
+    const following = { clock, pace }
     const lines =
       isWanted === null
-        ? follow(runtime, parts.clock, key, { tail }, sink.gone)
-        : followWanted(runtime, parts.clock, key, tail, isWanted, sink.gone)
+        ? follow(runtime, following, key, { tail }, sink.gone)
+        : followWanted(runtime, following, key, tail, isWanted, sink.gone)
     for await (const line of lines) await sink.send(JSON.stringify(show(asShown(line, versions))))
     sink.end()
   } catch (error) {

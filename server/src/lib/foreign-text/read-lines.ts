@@ -1,8 +1,10 @@
 /**
  * Lines of a stream of strangers, however its bytes are cut, in time linear in them. Promises that no more than one line
- * of the longest allowed length is kept.
+ * of the longest allowed length is kept; and, for a stream that nobody may need so much of, that it is not read faster than
+ * it is told to: its sender waits.
  */
 import type { Readable } from 'node:stream'
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 
 export interface LineOptions {
   /** In characters. */
@@ -11,10 +13,38 @@ export interface LineOptions {
   tooLong?: () => Error
   /** Whether what comes after the last line feed is a line. */
   hasOpenEnd?: boolean
+  /** Lines a second, where a line of 200 characters counts as two; in between, others have their turn. */
+  mostPerSecond?: number
 }
 
-/** The lines that each piece of the stream completes; none is empty. */
-export async function* readLines(stream: Readable, options: LineOptions): AsyncGenerator<string[]> {
+/** Of a stream that is paced, between two turns of the event loop. */
+const linesAtOnce = 200
+const charsPerLine = 200
+
+/** As many as `perSecond` allows, those of a second at once. */
+async function* paced(batches: AsyncIterable<string[]>, perSecond: number): AsyncGenerator<string[]> {
+  let room = perSecond
+  let sinceMs = performance.now()
+  for await (const lines of batches)
+    for (let at = 0; at < lines.length; at += linesAtOnce) {
+      const part = lines.slice(at, at + linesAtOnce)
+      yield part
+      const nowMs = performance.now()
+      room = Math.min(perSecond, room + ((nowMs - sinceMs) / 1000) * perSecond)
+      sinceMs = nowMs
+      for (const { length } of part) room -= 1 + length / charsPerLine
+      if (room >= 0) await nextTurn()
+      else await pause((-room / perSecond) * 1000, undefined, { ref: false })
+    }
+}
+
+/** The lines that each piece of the stream completes, or a part of them; none is empty. */
+export const readLines = (stream: Readable, options: LineOptions): AsyncGenerator<string[]> => {
+  const all = readAll(stream, options)
+  return options.mostPerSecond === undefined ? all : paced(all, options.mostPerSecond)
+}
+
+async function* readAll(stream: Readable, options: LineOptions): AsyncGenerator<string[]> {
   const { longest, tooLong, hasOpenEnd = false } = options
   let pieces: string[] = []
   let length = 0

@@ -32,6 +32,8 @@ const silenceMs = 90_000
 const firstPauseMs = 500
 const longestPauseMs = 30_000
 const longestEvent = 4 << 20
+/** Of a cluster; one that tells more waits. */
+const eventsPerSecond = 20_000
 
 interface WireEvent<T> {
   type: string
@@ -41,7 +43,7 @@ interface WireEvent<T> {
 async function* parseLines<T>(stream: Readable): AsyncGenerator<T> {
   const tooLong = (): Error => new KubernetesError(0, 'The cluster sent an event that is too long.')
   const bounds = { mostBytes: 2 * longestEvent, owner: 'events of a cluster' }
-  for await (const lines of readLines(stream, { longest: longestEvent, tooLong }))
+  for await (const lines of readLines(stream, { longest: longestEvent, tooLong, mostPerSecond: eventsPerSecond }))
     for (const line of lines) if (line.trim() !== '') yield (await readLargeJson(line, bounds)) as T
 }
 

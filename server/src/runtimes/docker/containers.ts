@@ -1,10 +1,11 @@
 /** What the engine says about our containers, in our own types. */
 
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { DeploymentError } from '../../lib/errors.ts'
 import type { Keep } from '../../lib/foreign-text/keep.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { InstanceState } from '../runtime.ts'
-import { labelOf, labels, networkName, parsePlace, taskIdIn } from './describe.ts'
+import { isOwnName, labelOf, labels, networkName, parsePlace, taskIdIn } from './describe.ts'
 import type { Events, Seen } from './events.ts'
 import { isBridgeGone } from './network/bridge.ts'
 import { isOurs } from './network/ports.ts'
@@ -143,6 +144,15 @@ const withSeen = (instance: Instance, seen: Seen | undefined): Instance => {
   return { ...instance, restarts: Math.max(instance.restarts, seen.exits), lastExit: seen.lastExit }
 }
 
+/** More than an engine can run, here and elsewhere. Nothing is decided from such a list, or from a part of it. */
+const mostListed = { here: 20_000, elsewhere: 5000 }
+const describedAtOnce = 200
+
+const tooMany = (most: number): DeploymentError =>
+  new DeploymentError('engine_unavailable', `The engine lists more than ${most} containers of this server.`, {
+    next: 'wait',
+  })
+
 export interface ContainersParts {
   engine: Engine
   ownerId: string
@@ -160,6 +170,7 @@ export const createContainers = ({
   troubles,
   elsewhere,
 }: ContainersParts): Containers => {
+  const most = elsewhere === undefined ? mostListed.here : mostListed.elsewhere
   const instanceOf = (row: NamedRow): Instance => {
     const trouble = troubles.of(row.Id)
     return {
@@ -205,10 +216,18 @@ export const createContainers = ({
     list: async (labelled = {}, { tasks = false, signal } = {}) => {
       const wanted = Object.entries({ ...labelled, [labels.owner]: ownerId }).map(([key, value]) => `${key}=${value}`)
       const query = { all: true, filters: JSON.stringify({ label: wanted }) }
-      const rows = await engine.call<ContainerRow[]>('GET', '/containers/json', { query, signal, keep })
+      const listed = await engine.call<ContainerRow[]>('GET', '/containers/json', { query, signal, keep })
+      if (listed.length > most) throw tooMany(most)
+      const rows = listed.filter((row) => isOwnName(nameOf(row)))
       return tasks ? rows : rows.filter((row) => taskOf(row) === undefined)
     },
-    describe: (rows) => Promise.all(rows.map(describeOne)),
+    async describe(rows) {
+      const found: Instance[] = []
+      // In their order, and not all at once: each that is down costs a call.
+      for (let at = 0; at < rows.length; at += describedAtOnce)
+        found.push(...(await Promise.all(rows.slice(at, at + describedAtOnce).map(describeOne))))
+      return found
+    },
     inspect,
     instanceOf,
   }

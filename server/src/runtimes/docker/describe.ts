@@ -59,6 +59,12 @@ export const containerName = (serviceId: string, revision: string, index: number
   `slipway-${tail(serviceId)}-${tail(revision)}-${index}`
 
 export const taskName = (taskId: string): string => `slipway-task-${taskId}`
+/**
+ * Whether a container of this name can be one of ours. The engine's own builder makes containers with the labels of the
+ * image that it builds, so that labels alone are anybody's; it gives them names of its own.
+ */
+export const isOwnName = (name: string): boolean => name.startsWith('slipway-') && !name.startsWith('slipway-build-')
+
 export const networkName = (environmentId: string): string => `slipway-${environmentId}`
 export const volumeName = (volumeId: string): string => `slipway-${volumeId}`
 

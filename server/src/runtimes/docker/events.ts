@@ -6,7 +6,7 @@ import { readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { readLines } from '../../lib/foreign-text/read-lines.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { LastExit, RuntimeEvent } from '../runtime.ts'
-import { labels, taskIdIn } from './describe.ts'
+import { isOwnName, labels, taskIdIn } from './describe.ts'
 
 export interface ContainerEvent extends RuntimeEvent {
   name: string
@@ -51,21 +51,34 @@ interface WireEvent {
 // A deployment listens several times in a row; the stream outlives the pauses between.
 const lingerMs = 10_000
 
+/** Containers that are remembered; an engine may name more than there can be. */
+const mostSeen = 20_000
+/** What a date can say. */
+const latestMs = 8.64e15
+/** Of an engine; those of one that tells more wait there. */
+const eventsPerSecond = 5000
+
 const kinds: Record<string, RuntimeEvent['kind']> = { start: 'started', die: 'died', oom: 'oom', destroy: 'removed' }
 
-const toEvent = ({ Action, Actor, timeNano }: WireEvent): ContainerEvent | null => {
-  const kind = kinds[Action]
-  const { Attributes } = Actor
-  if (kind === undefined) return null
+/** An engine elsewhere may tell of anything: what could be no container of ours is passed over. */
+const longestName = 255
+const isPlain = (text: unknown): text is string => typeof text === 'string' && text.length <= longestName
+
+const toEvent = ({ Action, Actor, timeNano }: Partial<WireEvent>): ContainerEvent | null => {
+  const kind = Object.hasOwn(kinds, Action ?? '') ? kinds[Action!] : undefined
+  const { ID, Attributes = {} } = Actor ?? {}
+  const told = [ID, Attributes.name, Attributes[labels.service], Attributes[labels.revision]]
+  if (kind === undefined || !told.every((each) => each === undefined || isPlain(each))) return null
+  if (ID === undefined || !isOwnName(Attributes.name ?? '') || !Number.isFinite(timeNano)) return null
   return {
     kind,
-    instanceId: Actor.ID,
+    instanceId: ID,
     name: Attributes.name ?? '',
     serviceId: Attributes[labels.service] ?? '',
     revision: Attributes[labels.revision] ?? '',
     isTask: taskIdIn(Attributes.name ?? '', Attributes) !== undefined,
     exitCode: kind === 'died' ? Number(Attributes.exitCode) : null,
-    at: new Date(timeNano / 1e6).toISOString(),
+    at: new Date(Math.min(Math.max(0, timeNano! / 1e6), latestMs)).toISOString(),
   }
 }
 
@@ -79,7 +92,7 @@ const keep: Keep = { Action: true, timeNano: true, Actor: { ID: true, Attributes
 export async function* readEvents<T = WireEvent>(stream: Readable, kept: Keep = keep): AsyncGenerator<T> {
   const tooLong = (): Error => new Error('the engine sent an event that is too long')
   const bounds = { mostBytes: 2 * maxEventLength, mostValues: 1_000_000, owner: 'events of an engine', keep: kept }
-  for await (const lines of readLines(stream, { longest: maxEventLength, tooLong }))
+  for await (const lines of readLines(stream, { longest: maxEventLength, tooLong, mostPerSecond: eventsPerSecond }))
     for (const line of lines) if (line.trim() !== '') yield (await readLargeJson(line, bounds)) as T
 }
 
@@ -101,6 +114,8 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
       known.oom = true
       if (known.down && known.lastExit !== null) known.lastExit.oomKilled = true
     }
+    const [oldest] = seen.size < mostSeen || seen.has(event.instanceId) ? [] : seen.keys()
+    if (oldest !== undefined) seen.delete(oldest)
     seen.set(event.instanceId, known)
   }
 

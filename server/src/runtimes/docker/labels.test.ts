@@ -137,6 +137,31 @@ describe('labels of images and of old containers', () => {
     }
   })
 
+  test('a container that the engine named while it built an image with our labels is no instance of anybody', async () => {
+    const victim = createWorkload(httpd)
+    const [instance] = await start(runtime, victim)
+    const forged = { ...(await labelsOf(instance!.id)), 'slipway.record': 'x' }
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {
+      body: { Image: 'busybox:1', Labels: forged },
+    })
+    try {
+      const later = createDockerRuntime({ ownerId, log: createLog('silent') })
+      for (const each of [runtime, later]) {
+        const { instances } = await each.owned()
+        const found = instances.filter(({ serviceId }) => serviceId === victim.serviceId)
+        assert.deepEqual(
+          found.map(({ id }) => id),
+          [instance!.id],
+        )
+        assert.equal((await each.observe([victim])).length, 1)
+        assert.deepEqual([...(await each.records([victim])).values()], [[]])
+      }
+      await later.close()
+    } finally {
+      await engine.call('DELETE', `/containers/${Id}`)
+    }
+  })
+
   test('ports that containers of others claim are not believed', async () => {
     const Labels = { 'slipway.owner': 'somebody else', 'slipway.ports': evilLabels['slipway.ports'] }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {

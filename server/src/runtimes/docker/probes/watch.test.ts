@@ -24,7 +24,7 @@ const probe = JSON.stringify({
 })
 
 const row = (id: string, own: Record<string, string>): ContainerRow => ({
-  ...{ Id: id, Names: [`/${id}`], State: 'running', Created: 0 },
+  ...{ Id: id, Names: [`/slipway-${id}`], State: 'running', Created: 0 },
   Labels: { [labels.service]: `service-${id}`, ...own },
 })
 
@@ -107,5 +107,20 @@ test('an instance whose list failed is watched later, and nothing is kept of one
   const looks = at('/a/exec').length
   await clock.advance(60_000)
   assert.deepEqual([hooks.isStarted('a'), at('/a/exec').length], [false, looks])
+  await end()
+})
+
+test('however many containers an engine says were started, it is asked for them once, and so many are looked at', async () => {
+  const rows: ContainerRow[] = []
+  const { clock, at, event, end } = createScene(rows, () => undefined)
+  await clock.rest()
+  const before = at('/containers/json').length
+  for (let n = 0; n < 6000; n += 1) rows.push(row(`c${n}`, { [labels.liveness]: probe }))
+  for (let n = 0; n < 6000; n += 1) event('started', `other${n}`)
+  await clock.advance(2000)
+  const asked = at('/containers/json').length - before
+  assert.ok(asked >= 1 && asked <= 3, String(asked))
+  // Each waits for the first look at it; one more waits for events of the engine's networks.
+  assert.ok([5000, 5001].includes(clock.sleeping()), String(clock.sleeping()))
   await end()
 })

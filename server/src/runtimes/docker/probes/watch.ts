@@ -47,8 +47,12 @@ const restartDeadlineMs = 60_000
 const retryPauseMs = 10_000
 /** Its end may be told in another stream of events. */
 const disconnectedMs = 500
+/** Between two calls for what was started. */
+const againMs = 500
 /** Of one that is restarted. */
 const stopGraceMs = 10_000
+/** Instances of one engine that are looked at: one elsewhere may list as many as it likes. */
+const mostWatched = 5000
 
 const ours: ReadonlySet<string> = new Set(Object.values(labels))
 
@@ -131,14 +135,37 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
   /** One call for all: instances that are not looked at yet. */
   const findNew = async (isFresh: boolean): Promise<void> => {
     for (const row of await containers.list({}, { signal }))
-      if (row.State === 'running' && !watched.has(row.Id)) begin(withOurLabels(row), isFresh, false)
+      if (row.State === 'running' && !watched.has(row.Id) && watched.size < mostWatched)
+        begin(withOurLabels(row), isFresh, false)
+  }
+
+  let isFinding = false
+  let isMore = false
+  /** One call after the other, however many were started meanwhile. */
+  const findAgain = (): void => {
+    isMore = true
+    if (isFinding) return
+    isFinding = true
+    const findAll = async (): Promise<void> => {
+      for (isMore = true; isMore; ) {
+        isMore = false
+        await findNew(true)
+        if (isMore) await clock.sleep(againMs, signal)
+      }
+    }
+    void persist(findAll, {}, signal)
+      .catch(() => {})
+      .finally(() => {
+        isFinding = false
+        if (isMore && !signal.aborted) findAgain()
+      })
   }
 
   const { promise: lost, reject } = Promise.withResolvers<never>()
   lost.catch(() => {})
   const onStarted = ({ instanceId }: ContainerEvent): void => {
     const known = watched.get(instanceId)
-    if (known === undefined) void persist(() => findNew(true), {}, signal).catch(() => {})
+    if (known === undefined) findAgain()
     else if (known.hasEnded) {
       known.controller.abort(new Error('it was started again'))
       begin(known.row, true, true)

@@ -1,0 +1,33 @@
+/**
+ * How fast the lines of live logs are handed on: those of one organization together, however many of its streams read them,
+ * and a few at a turn of the event loop. What prints faster waits, as for a reader that is slow. Nothing is left behind if
+ * the process dies.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Clock } from '../lib/time/clock.ts'
+
+export interface Pace {
+  /** Resolves when so many more may be handed on, to one stream after the other; at once when aborted. */
+  take(count: number, signal: AbortSignal): Promise<void>
+}
+
+/** `perSecond`, and `atOnce` after a rest. */
+export const createPace = (clock: Pick<Clock, 'monotonicMs' | 'sleep'>, perSecond: number, atOnce: number): Pace => {
+  let room = atOnce
+  let sinceMs = clock.monotonicMs()
+  let last: Promise<void> = Promise.resolve()
+  const wait = async (count: number, signal: AbortSignal): Promise<void> => {
+    if (signal.aborted) return
+    const nowMs = clock.monotonicMs()
+    room = Math.min(atOnce, room + ((nowMs - sinceMs) / 1000) * perSecond) - count
+    sinceMs = nowMs
+    if (room >= 0) await nextTurn()
+    else await clock.sleep((-room / perSecond) * 1000, signal).catch(() => {})
+  }
+  return {
+    take(count, signal) {
+      last = last.then(() => wait(count, signal))
+      return last
+    },
+  }
+}
