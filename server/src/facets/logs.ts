@@ -56,8 +56,20 @@ const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
   return { runtime, key: ref }
 }
 
+/** How much of a pace lines take that are read. */
+const createTaker = (pace: Pace, signal: AbortSignal): ((line: LogLine) => Promise<void> | undefined) => {
+  let count = 0
+  return ({ text }) => {
+    count += 1 + Math.floor(text.length / charsPerLine)
+    if (count < linesAtOnce) return undefined
+    const taken = count
+    count = 0
+    return pace.take(taken, signal)
+  }
+}
+
 /** Rejects with a 503 if the engine does not answer in time: a caller must not wait for one that hangs. */
-const readTail = async (runtime: Runtime, service: ServiceKey, tail: number): Promise<LogLine[]> => {
+const readTail = async (runtime: Runtime, service: ServiceKey, tail: number, pace?: Pace): Promise<LogLine[]> => {
   const signal = AbortSignal.timeout(maxReadMs)
   const away = (cause: unknown) =>
     unavailable(
@@ -68,7 +80,11 @@ const readTail = async (runtime: Runtime, service: ServiceKey, tail: number): Pr
     )
   const read = async (): Promise<LogLine[]> => {
     const lines: LogLine[] = []
-    for await (const line of runtime.logs(service, { tail, signal })) lines.push(line)
+    const take = pace === undefined ? () => undefined : createTaker(pace, signal)
+    for await (const line of runtime.logs(service, { tail, signal })) {
+      await take(line)
+      lines.push(line)
+    }
     signal.throwIfAborted()
     return lines
   }
@@ -107,17 +123,13 @@ async function* follow(
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
   let since: string | undefined
-  let count = 0
+  const take = createTaker(pace, signal)
   while (!signal.aborted) {
     const from = since === undefined ? begin : { since }
     try {
       for await (const line of runtime.logs(service, { ...from, follow: true, signal })) {
         since = line.at
-        count += 1 + Math.floor(line.text.length / charsPerLine)
-        if (count >= linesAtOnce) {
-          await pace.take(count, signal)
-          count = 0
-        }
+        await take(line)
         yield line
       }
     } catch (error) {
@@ -139,7 +151,7 @@ async function* followWanted(
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
   const now = following.clock.now().toISOString()
-  const before = await readTail(runtime, service, searchedLines)
+  const before = await readTail(runtime, service, searchedLines, following.pace)
   yield* before.filter(isWanted).slice(tail === 0 ? before.length : -tail)
   for await (const line of follow(runtime, following, service, { since: before.at(-1)?.at ?? now }, signal))
     if (isWanted(line)) yield line
