@@ -109,6 +109,24 @@ test('a 429 is waited for as it asks, and told when it stays', async (t) => {
   assert.equal(cluster.asked.length, 3)
 })
 
+test('a list of large objects is read in smaller pages, to its end', async (t) => {
+  const { api, cluster, respond } = await start(t)
+  const all = Array.from({ length: 130 }, (_, index) => ({ index, text: 'x'.repeat(60_000) }))
+  respond((request, response) => {
+    const query = new URL(request.url!, 'https://x').searchParams
+    const [from, limit] = [Number(query.get('continue') ?? 0), Number(query.get('limit'))]
+    const next = from + limit < all.length ? String(from + limit) : ''
+    json(response, { items: all.slice(from, from + limit), metadata: { continue: next } })
+  })
+  const read = await api.list<{ index: number }>('/api/v1/nodes', 130)
+  assert.deepEqual(
+    read.map(({ index }) => index),
+    all.map(({ index }) => index),
+  )
+  // Seven of twenty, once a hundred have turned out to be too many.
+  assert.equal(cluster.asked.length, 8)
+})
+
 test('a list is read in pages, up to a number; one that is forgotten on its way is read anew once', async (t) => {
   const { api, cluster, respond } = await start(t)
   const all = Array.from({ length: 250 }, (_, index) => index)

@@ -14,7 +14,7 @@ import { type Pin, pinnedConnector } from '../net/pinned-connector.ts'
 import { type Clock, systemClock } from '../time/clock.ts'
 import { type Executed, execute } from './exec.ts'
 import type { KubernetesAccess } from './kubeconfig.ts'
-import { KubernetesError, refusedBy, unanswered } from './kubernetes-errors.ts'
+import { KubernetesError, refusedBy, TooLongError, unanswered } from './kubernetes-errors.ts'
 
 export interface AskOptions {
   query?: Record<string, string | number | boolean>
@@ -92,8 +92,7 @@ const readBytes = async (body: AsyncIterable<Buffer>): Promise<Buffer> => {
   let size = 0
   for await (const chunk of body) {
     size += chunk.length
-    if (size > longestAnswer)
-      throw new KubernetesError(0, 'The API server of the cluster sends answers that are too long.')
+    if (size > longestAnswer) throw new TooLongError()
     chunks.push(chunk)
   }
   return Buffer.concat(chunks)
@@ -245,21 +244,35 @@ export const createKubernetesApi = (
         (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal), owner)) as T,
     )
 
+  /** Of large objects, fewer at once. */
+  const readPage = async <T>(
+    path: string,
+    options: AskOptions,
+    limit: number,
+  ): Promise<Page<T> & { limit: number }> => {
+    try {
+      const query = { ...options.query, limit }
+      return { ...(await ask<Page<T>>({ method: 'GET', path }, { ...options, query })), limit }
+    } catch (error) {
+      if (!(error instanceof TooLongError) || limit === 1) throw error
+      return readPage(path, options, Math.ceil(limit / 5))
+    }
+  }
+
   const readPages = async <T>(path: string, most: number, options: AskOptions): Promise<Listed<T>> => {
     let items: T[] = []
     let resourceVersion = ''
     let next: string | undefined
+    let size = pageSize
     // A cluster may send fewer at once than it is asked for, but not one after the other.
-    let left = 2 * Math.ceil(most / pageSize)
+    let left = 2 * Math.ceil(most / pageSize) * pageSize
     do {
-      left -= 1
-      const query = {
-        ...options.query,
-        limit: Math.min(pageSize, most - items.length),
-        ...(next === undefined ? {} : { continue: next }),
-      }
-      const answer: Page<T> = await ask<Page<T>>({ method: 'GET', path }, { ...options, query })
-      const page = Array.isArray(answer.items) ? answer.items.slice(0, query.limit) : []
+      const query = { ...options.query, ...(next === undefined ? {} : { continue: next }) }
+      const answer = await readPage<T>(path, { ...options, query }, Math.min(size, most - items.length))
+      const { limit } = answer
+      size = Math.min(size, limit)
+      left -= limit
+      const page = Array.isArray(answer.items) ? answer.items.slice(0, limit) : []
       items = items.concat(page)
       resourceVersion = String(answer.metadata?.resourceVersion ?? '')
       const more = page.length === 0 ? undefined : answer.metadata?.continue

@@ -13,6 +13,13 @@ export class KubernetesError extends Error {
   }
 }
 
+/** Of an answer that takes more than one may: a shorter one can be asked for. */
+export class TooLongError extends KubernetesError {
+  constructor() {
+    super(0, 'The API server of the cluster sends answers that are too long.')
+  }
+}
+
 const what = 'the API server of the cluster'
 const longestReason = 200
 
