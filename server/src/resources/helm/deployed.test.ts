@@ -243,6 +243,36 @@ test("a chart's own Ingress has the custom domains of its service and no other h
   assert.match(refused.body.message, /an Ingress of its own, which names its certificate/)
 })
 
+test('what a chart has claimed is a volume of its service, stopped or not, and does not go with the namespace', async () => {
+  const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '2Gi' } } }
+  const claim = { apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: 'shop' }, spec }
+  await put('6.0.0', { 'templates/x.json': JSON.stringify(claim) })
+  const service = await newHelm()
+  const path = `/helm/${service.id}`
+  await deploy(path, { chart_version: '6.0.0' })
+  // As the controller of a StatefulSet makes one: helm does not know of it.
+  const { metadata, ...rest } = found(service, 'PersistentVolumeClaim', 'shop')
+  kubernetes.store.put({ ...rest, metadata: { ...metadata, name: 'data-0', uid: 'another' } })
+  await must('POST', `${path}/stop`, {})
+  await atRest(path, 'STOPPED')
+  const { runtime } = await api.parts.clusters.of(clusterId)
+  const volumes = async () => (await runtime.owned()).volumes.filter(({ serviceId }) => serviceId === service.id)
+  assert.deepEqual(
+    (await volumes()).map(({ id, environmentId, sizeGb }) => [id, environmentId, sizeGb]).sort(),
+    ['data-0', 'shop'].map((name) => [name, service.environment.id, 2]),
+  )
+  const signal = AbortSignal.timeout(10_000)
+  await assert.rejects(runtime.removeEnvironment(service.environment.id, signal), { code: 'environment_in_use' })
+  await must('DELETE', path)
+  await until(async () => (await call('GET', path)).status === 404, { what: 'the end of the service' })
+  assert.deepEqual(await volumes(), [])
+  // One that was left by an end that was cut.
+  kubernetes.store.put({ ...rest, metadata: { ...metadata, uid: 'a third' } })
+  const key = { environmentId: service.environment.id, serviceId: service.id }
+  await runtime.converge(key, { state: 'absent', graceMs: 0 }, null, signal)
+  assert.deepEqual(await volumes(), [])
+})
+
 test('a run that was killed while helm worked is settled, and a canceled first one leaves nothing', async () => {
   const service = await newHelm()
   const path = `/helm/${service.id}`

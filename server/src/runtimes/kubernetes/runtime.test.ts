@@ -220,6 +220,13 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   assert.equal((await runtime.ingress.look([workload])).isAs(stoppedThere), true)
   const { volumes, environments } = await runtime.owned()
   assert.deepEqual([volumes.length, environments], [1, [workload.environmentId]])
+  // Nothing runs: the volume would go with the namespace all the same.
+  const kept = await deploymentError(runtime.removeEnvironment(workload.environmentId, signalNow()))
+  assert.deepEqual(
+    [kept.code, kept.message],
+    ['environment_in_use', 'The environment still has volumes of services in its namespace.'],
+  )
+  assert.equal(named('PersistentVolumeClaim').length, 1)
   await roll(workload, exposure)
   await runtime.converge(workload, absent, null, signalNow())
   const kinds = new Set([...cluster.store.objects.values()].map(({ kind }) => kind))

@@ -12,10 +12,9 @@ import type { RegistryLogins } from '../../images/images.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { KubernetesAccess } from '../../lib/kubernetes/kubeconfig.ts'
 import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
-import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
-import type { Owned, OwnedVolume } from '../owned.ts'
+import type { Owned } from '../owned.ts'
 import type { Ability, Instance, Runtime, ServiceKey } from '../runtime.ts'
 import { withApps } from './argocd/apps.ts'
 import { createConverge, stopsFirst } from './converge.ts'
@@ -43,6 +42,7 @@ import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage, createUsageProblem } from './usage.ts'
+import { holdsVolumes, ownedVolume, sizeOf } from './volumes.ts'
 
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
   api: KubernetesApi
@@ -78,29 +78,6 @@ const ingressAbilities = (place: Pick<Place, 'ingress'>): Ability[] => [
 const canPause = (version: string): boolean => {
   const [, major = '0', minor = '0'] = /^v(\d+)\.(\d+)/.exec(version) ?? []
   return Number(major) > 1 || (Number(major) === 1 && Number(minor) >= 30)
-}
-
-const gib = 2 ** 30
-
-const sizeOf = ({ spec }: Found): number | null => {
-  const wanted = (spec as { resources?: { requests?: { storage?: unknown } } } | undefined)?.resources?.requests
-    ?.storage
-  const bytes = parseQuantity(wanted)
-  return bytes === null ? null : bytes / gib
-}
-
-const ownedVolume = (claim: Found): OwnedVolume => {
-  const { labels: own = {}, creationTimestamp } = claim.metadata
-  const organizationId = own[labels.organization]
-  const sizeGb = sizeOf(claim)
-  return {
-    id: own[labels.volume] ?? '',
-    environmentId: own[labels.environment] ?? '',
-    serviceId: own[labels.service] ?? '',
-    ...(organizationId === undefined ? {} : { organizationId }),
-    ...(creationTimestamp === undefined ? {} : { createdAt: creationTimestamp }),
-    ...(sizeGb === null ? {} : { sizeGb }),
-  }
 }
 
 const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
@@ -159,11 +136,14 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
   const name = namespaceOf(environmentId)
   const found = await objects.get('Namespace', '', name, signal)
   if (found?.metadata.labels?.[labels.owner] !== objects.place.ownerId) return
-  const pods = await objects.list<Pod>('Pod', {}, name, signal)
-  if (pods.some((pod) => !isTask(pod))) {
-    const message = 'The environment still has running instances in its namespace.'
-    throw new DeploymentError('environment_in_use', message, { next: 'wait' })
+  const refuse = (what: string): never => {
+    throw new DeploymentError('environment_in_use', `The environment still has ${what} in its namespace.`, {
+      next: 'wait',
+    })
   }
+  const pods = await objects.list<Pod>('Pod', {}, name, signal)
+  if (pods.some((pod) => !isTask(pod))) refuse('running instances')
+  if (await holdsVolumes(objects, name, signal)) refuse('volumes of services')
   await objects.remove('Namespace', '', name, { uid: found.metadata.uid, signal })
   await untilGone(objects, clock, 'Namespace', { [labels.environment]: environmentId }, undefined, signal)
 }

@@ -75,12 +75,16 @@ const read = async (request: IncomingMessage): Promise<Asked | null> => {
   return { method: request.method ?? 'GET', kind, namespace, name, isLog: log !== undefined, query, body: parsed }
 }
 
-/** `a=1,b=2` */
+/** `a=1,b=2`; `a`: whatever its value. */
 const hasLabels = ({ metadata }: Stored, selector: string | null): boolean =>
   (selector ?? '')
     .split(',')
     .filter((each) => each !== '')
-    .every((each) => metadata.labels?.[each.split('=')[0]!] === each.split('=')[1])
+    .every((each) => {
+      const [name = '', value] = each.split('=')
+      const own = metadata.labels?.[name]
+      return own !== undefined && (value === undefined || own === value)
+    })
 
 const hasFields = (object: Stored, selector: string | null): boolean =>
   selector === null || object[selector.split('=')[0]!] === selector.split('=')[1]
@@ -203,7 +207,7 @@ const whoItIs = (): Record<string, Json> => ({
   '/api/v1/namespaces/kube-system': { metadata: { name: 'kube-system', uid: randomUUID() } },
   '/api/v1/nodes': { items: [nodeNamed('one')], metadata: {} },
   '/apis': { groups: [{ versions: [{ groupVersion: 'apps/v1' }] }] },
-  '/api/v1': kindsOf(['ConfigMap', 'Secret', 'Service'], ['Namespace']),
+  '/api/v1': kindsOf(['ConfigMap', 'PersistentVolumeClaim', 'Secret', 'Service'], ['Namespace']),
   '/apis/apps/v1': kindsOf(['Deployment', 'StatefulSet']),
   '/apis/batch/v1': kindsOf(['Job']),
   '/apis/networking.k8s.io/v1': kindsOf(['Ingress']),

@@ -24,6 +24,7 @@ import { untilGone } from '../follow.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
 import { unwatched } from '../unwatched.ts'
+import { readChartVolumes } from '../volumes.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
 import { createLeads } from './led-hosts.ts'
@@ -138,7 +139,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     await untilGone(objects, clock, 'Pod', own, namespaceOf(service.environmentId), signal)
   }
 
-  return { placeOf, isInstalled, chartOf, takeDown, install, remove }
+  return { placeOf, isInstalled, chartOf, takeDown, install, remove, removeLeft }
 }
 
 const counted = (objects: readonly ChartedObject[]): string =>
@@ -198,7 +199,10 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
     rollout: Rollout | null,
     signal: AbortSignal,
   ) => {
-    if (await work.isInstalled(service, signal)) {
+    const isInstalled = await work.isInstalled(service, signal)
+    // An end that was cut after helm had forgotten it.
+    if (!isInstalled && desired.state === 'absent') await work.removeLeft(service, signal)
+    if (isInstalled) {
       const steps = rollout ?? unwatched(signal)
       await steps.step('retire', 10 * minute, async (own) => {
         const either = AbortSignal.any([own, signal])
@@ -229,7 +233,11 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
     },
     async owned() {
       const found = await runtime.owned()
-      return { ...found, instances: await withRevisions(objects, found.instances) }
+      const [instances, volumes] = await Promise.all([
+        withRevisions(objects, found.instances),
+        readChartVolumes(objects, found.environments),
+      ])
+      return { ...found, instances, volumes: [...found.volumes, ...volumes] }
     },
   }
 }
