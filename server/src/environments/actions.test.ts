@@ -4,6 +4,7 @@ import { type TestContext, test } from 'node:test'
 import { containerBody, newRegistry } from '../../test/cases/container.ts'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { until } from '../../test/support/until.ts'
+import { DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
 
 const api = await startApi()
@@ -258,6 +259,24 @@ test('a delete ends what runs and waits for its service, and for its environment
   await send('POST', `/application/${all.id}/deploy`)
   await send('DELETE', `/environment/${all.environmentId}`)
   await isGone(`/environment/${all.environmentId}`)
+})
+
+test('a delete of an environment ends though something unknown is in it, and what is left goes with that', async () => {
+  const { environmentId } = await newPlace(api)
+  const { id } = await newApplication(api, environmentId)
+  await send('POST', `/application/${id}/deploy`)
+  await reaches(environmentId, id, 'DEPLOYED')
+  const { removeEnvironment } = api.runtime
+  const inUse = new DeploymentError('environment_in_use', 'The environment still has running instances.')
+  Object.assign(api.runtime, { removeEnvironment: () => Promise.reject(inUse) })
+  await send('DELETE', `/environment/${environmentId}`)
+  await isGone(`/environment/${environmentId}`)
+  const isLeft = async () => (await api.runtime.owned()).environments.includes(environmentId)
+  assert.equal(await isLeft(), true)
+  Object.assign(api.runtime, { removeEnvironment })
+  await api.engine.stop()
+  await api.engine.start()
+  await until(async () => !(await isLeft()), { what: 'its network to be removed' })
 })
 
 test('a delete ends the part of its service in a deployment, which goes on with the others', async () => {

@@ -257,7 +257,15 @@ const end = async (
         'the network of an uninstalled environment could not be removed',
       )
     })
-  if (deleted && claim.wholeEnvironment) await removeEnvironment(parts, claim.environmentId, signal)
+  if (deleted && claim.wholeEnvironment)
+    await removeEnvironment(parts, claim.environmentId, signal).catch((error: unknown) => {
+      if (!(error instanceof DeploymentError) || error.code !== 'environment_in_use') throw error
+      // Its deletion is recorded all the same: what the database does not know of it is an orphan until a person chooses.
+      parts.log.warn(
+        { err: error, environmentId: claim.environmentId },
+        'a deleted environment has something that the database does not know: it is listed among the orphans of its cluster',
+      )
+    })
   await withClaim(parts.database, claim, async (tx) => {
     if (claim.wholeEnvironment) await writeTold(tx, claim.id, toldOf(claim, services, ending))
     if (deleted) {
