@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { until } from '../../../test/support/until.ts'
+import { newId } from '../../lib/ids.ts'
 import { currentRelease, openRelease } from '../release/releases.ts'
 import { adoptServices, type FoundService } from './adopt-services.ts'
 import { readRecord, writeRecord } from './record.ts'
@@ -245,4 +246,29 @@ test('a record that is damaged, of another service or organization, or missing i
     assert.match(left[0]!.reason, reason)
   }
   assert.deepEqual((await rowsOf(scene)).node, [])
+})
+
+test('services of a cluster that was registered again since are adopted onto that', async () => {
+  const scene = await createScene()
+  const services = await found(scene)
+  await lose(scene)
+  const again = newId()
+  await database.query(
+    `insert into node (id, organization_id, kind, parent_id, name_scope, name, spec)
+     select $2, organization_id, kind, parent_id, name_scope, 'again', spec from node where id = $1`,
+    [api.clusterId, again],
+  )
+  await database.query(
+    `update node set spec = spec || jsonb_build_object('cluster_id', $2::text) where spec ->> 'cluster_id' = $1`,
+    [api.clusterId, again],
+  )
+  await database.query('delete from node where id = $1', [api.clusterId])
+  assert.deepEqual((await adoptServices(parts, 'local', services)).left, [])
+  assert.equal((await ok('GET', `/environment/${scene.environmentId}`)).cluster_id, again)
+  const clusters = await database.query<{ id: string }>(
+    `select cluster_id as id from service_state where service_id = any($1)
+     union all select cluster_id from release where service_id = any($1)`,
+    [scene.ids],
+  )
+  assert.deepEqual(new Set(clusters.map(({ id }) => id)), new Set([again]))
 })

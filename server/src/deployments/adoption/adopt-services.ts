@@ -5,6 +5,7 @@
  * the rest. If the process dies here, environments adopted so far stay, and the same call adopts the others.
  */
 import { keySql } from '../../clusters/local.ts'
+import { isUuid } from '../../lib/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Secret } from '../../lib/secret.ts'
 import { type Database, type Queryable, sqlState } from '../../store/database.ts'
@@ -20,7 +21,7 @@ export interface FoundService {
   serviceId: string
   /** Of its instances and volumes, in any order; the newest one that can be read counts. */
   records: readonly string[]
-  /** How many instances of it run. */
+  /** How many instances of it run, or are to. */
   running: number
 }
 
@@ -39,7 +40,9 @@ type Parts = { database: Database; sealer: Sealer; log: Log }
 
 const newestOf = async (parts: Parts, found: FoundService): Promise<Secret<ServiceRecord>> => {
   if (found.records.length === 0)
-    throw new UnusableRecord('It has no record: it was deployed by an earlier version of the server.')
+    throw new UnusableRecord(
+      'It has no record: it was deployed by an earlier version of the server, or is a chart, an Argo CD app or a managed database, or its variables are too many for one.',
+    )
   let newest: Secret<ServiceRecord> | undefined
   let reason: unknown
   for (const text of new Set(found.records))
@@ -60,6 +63,34 @@ const newestOf = async (parts: Parts, found: FoundService): Promise<Secret<Servi
 const nodeOf = ({ rows, organizationId }: ServiceRecord, id: string, parentId: string) =>
   rows.node?.filter((row) => row.id === id && row.parent_id === parentId && row.organization_id === organizationId) ??
   []
+
+type Row = Readonly<Record<string, unknown>>
+
+const moved = (row: Row, from: string, to: string): Row => {
+  const spec = row.spec as Row | undefined
+  return {
+    ...row,
+    ...(row.cluster_id === from ? { cluster_id: to } : {}),
+    ...(spec?.cluster_id === from ? { spec: { ...spec, cluster_id: to } } : {}),
+  }
+}
+
+/** A cluster that was registered again is another row than the one that its record names. */
+const onFoundCluster = async (tx: Queryable, record: ServiceRecord, clusterKey: string): Promise<ServiceRecord> => {
+  const { organizationId, projectId, environmentId, rows } = record
+  const named = (nodeOf(record, environmentId, projectId)[0]?.spec as Row | undefined)?.cluster_id
+  if (typeof named !== 'string' || !isUuid(named)) return record
+  const [found] = await tx.query<{ id: string }>(
+    `select c.id from node c where c.kind = 'cluster' and c.organization_id = $1 and ${keySql('c')} = $2
+       and not exists (select from node where id = $3) order by c.created_at limit 1`,
+    [organizationId, clusterKey, named],
+  )
+  if (found === undefined) return record
+  const tables = Object.entries(rows).map(
+    ([table, list]) => [table, list?.map((row) => moved(row, named, found.id)) ?? null] as const,
+  )
+  return { ...record, rows: Object.fromEntries(tables) }
+}
 
 /** Its project and environment, which other services may have brought already; on the cluster that it was found on. */
 const writePlace = async (tx: Queryable, record: ServiceRecord, clusterKey: string): Promise<void> => {
@@ -173,9 +204,12 @@ const writeService = async (tx: Queryable, record: ServiceRecord, running: numbe
 const adoptEnvironment = (parts: Parts, clusterKey: string, services: readonly Readable[]): Promise<void> =>
   parts.database.transaction(async (tx) => {
     // The oldest first: what several records have is then brought up to date by the newest one.
-    const records = services
+    const opened = services
       .map(({ record, found }) => ({ record: record.reveal(), running: found.running }))
       .toSorted((a, b) => (a.record.at < b.record.at ? -1 : 1))
+    const records: typeof opened = []
+    for (const { record, running } of opened)
+      records.push({ record: await onFoundCluster(tx, record, clusterKey), running })
     for (const { record } of records) await writePlace(tx, record, clusterKey)
     for (const { record, running } of records) await writeService(tx, record, running)
     await writeVariables(

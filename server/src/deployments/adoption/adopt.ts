@@ -23,7 +23,8 @@ const find = async (cluster: Cluster, orphans: readonly Orphan[]): Promise<Found
     environmentId,
     serviceId: id,
     records: records.get(id) ?? [],
-    running: found.instances.filter(({ state }) => state === 'running').length,
+    // A stop leaves none, so that one which has just died or only begins is to run.
+    running: found.instances.filter(({ state }) => state !== 'created' && state !== 'missing').length,
   }))
 }
 
