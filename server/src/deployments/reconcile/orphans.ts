@@ -71,15 +71,15 @@ export const orphansIn = (owned: Owned, unknown: ReadonlySet<string>, versions: 
     return [{ id, kind, environmentId: key.environmentId, ...describe(parts) }]
   }
   const inside = [...services.keys()].filter((id) => unknown.has(id)).flatMap((id) => of(id, 'SERVICE'))
-  // The first of each environment counts.
-  const owners = new Map(
-    inside.toReversed().map(({ environmentId, organizationId }) => [environmentId, organizationId]),
-  )
+  const ownIn = Map.groupBy(inside, ({ environmentId }) => environmentId)
   const around = [...new Set(owned.environments)]
     .filter((id) => unknown.has(id))
     .map((id): Orphan => {
-      const found = { instances: [], volumes: [], created_at: null }
-      return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId: owners.get(id) ?? null, found }
+      const own = ownIn.get(id) ?? []
+      const organizationId = own[0]?.organizationId ?? null
+      // As old as what is in it, at least.
+      const found = { instances: [], volumes: [], created_at: oldest(own.map((each) => each.found.created_at)) }
+      return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId, found }
     })
   return [...around, ...inside, ...versions.flatMap((id) => of(id, 'VERSION'))]
 }
@@ -137,8 +137,8 @@ export const listOrphans = async (
   owned: Owned,
   unknown: ReadonlySet<string>,
 ): Promise<void> => {
-  const { key, runtime } = cluster
-  const versions = isHeld(cluster) && !runtime.rollsItself ? await readUnknownVersions(parts.database, owned) : []
+  const { key } = cluster
+  const versions = isHeld(cluster) ? await readUnknownVersions(parts.database, owned) : []
   const news = await writeOrphans(parts.database, key, orphansIn(owned, unknown, versions))
   if (news > 0)
     parts.log.warn(

@@ -29,7 +29,6 @@ const createCluster = (bad = 'nothing', key: string = localKey) => {
   const cluster = standIn<Cluster>({
     key,
     runtime: {
-      rollsItself: false,
       endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
       converge: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
       removeEnvironment: (id: string) => doing(`environment ${id}`),
@@ -87,12 +86,31 @@ test('what no row stands for is listed with its volumes and their size, and neve
   assert.deepEqual(rows, [
     {
       ...{ id: environmentId, kind: 'ENVIRONMENT', organization_id: organizationId },
-      found: { instances: [], volumes: [], created_at: null },
+      found: { instances: [], volumes: [], created_at: '2026-01-02T03:04:05Z' },
     },
     { id: found.serviceId, kind: 'SERVICE', organization_id: organizationId, found: seen },
   ])
   await pass(cluster, ownedOf({}))
   assert.deepEqual(await orphanIds(), [])
+})
+
+test('while nothing may be changed, a version that was never deployed is listed, whoever rolls it out', async () => {
+  const serviceId = await addService(world, {}, 'container')
+  const found = instance({ serviceId, environmentId: world.ids.environmentId, revision: newId() })
+  const owned = ownedOf({ instances: [found] })
+  const { cluster, done } = createCluster()
+  const rolling = standIn<Cluster['runtime']>({ rollsItself: true })
+  const conflict = { code: 'older_database', message: 'older' } as const
+  const held = {
+    ...cluster,
+    runtime: rolling,
+    line: standIn<NonNullable<Cluster['line']>>({ conflict: () => conflict }),
+  }
+  await listOrphans(parts, held, owned, new Set())
+  assert.deepEqual(await database.query('select id, kind from orphan'), [{ id: serviceId, kind: 'VERSION' }])
+  // It is this database's again.
+  await pass(cluster, owned)
+  assert.deepEqual([await orphanIds(), done], [[], []])
 })
 
 test('a deletion is recorded with its row, in a cascade too, and is removed from its record until nothing is left', async () => {
