@@ -18,8 +18,9 @@ import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { containersOf, engine } from './support/docker/docker.ts'
 import { leftoversOf } from './support/docker/leftovers.ts'
 import { send } from './support/planes.ts'
+import { choose, namesIn, readOrphans, saysHeld, untilHeld } from './support/slipway/copies.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
-import { isSettled, visit } from './support/slipway/story.ts'
+import { createPlace, hostOf, isSettled, visit } from './support/slipway/story.ts'
 import { until } from './support/until.ts'
 
 interface Old {
@@ -31,6 +32,8 @@ interface Old {
   /** What of it is on the engine, with this test's mark. */
   onEngine: { networks: Json[]; containers: { name: string; body: Json }[] }
   slipway: Slipway
+  /** Gives the server, which does not run, the database of that version again. */
+  putBack(): Promise<void>
 }
 
 const keysOf = (revision: string): URL => new URL(`./data/${revision}/`, import.meta.url)
@@ -43,23 +46,30 @@ const textOf = (revision: string, name: string): string => {
 const busyboxId = async (): Promise<string> =>
   (await engine.call<{ Id: string }>('GET', `/images/${await ensureBusybox()}/json`)).Id
 
+/** Answers the mark that it had. */
+const fill = async (database: TestDatabase, dump: string, ownerId: string): Promise<string> => {
+  await database.query('drop schema public cascade')
+  await database.query('create schema public')
+  await database.transaction((tx) => takeDump(tx, dump))
+  const [{ value: before } = { value: '' }] = await database.query<{ value: string }>(
+    `select value from installation where name = 'owner'`,
+  )
+  await database.query(`update installation set value = $1 where name = 'owner'`, [ownerId])
+  return before
+}
+
 /** As it was, but for its mark (several tests may keep it on one engine at a time) and the id of its image. */
 const restore = async (t: TestContext, revision: string, fake: boolean): Promise<Old> => {
   const keys = mkdtempSync(join(tmpdir(), 'slipway-keys-'))
   const master = join(keys, 'master')
   await copyFile(new URL('master', keysOf(revision)), master)
   const database = await testDatabase()
-  await database.query('drop schema public cascade')
-  await database.query('create schema public')
   const dump = textOf(revision, 'dump.sql.gz')
   const image = /"image":"(sha256:[0-9a-f]{64})"/.exec(dump)![1]!
   const imageHere = fake ? image : await busyboxId()
-  await database.transaction((tx) => takeDump(tx, dump.replaceAll(image, imageHere)))
-  const [{ value: before } = { value: '' }] = await database.query<{ value: string }>(
-    `select value from installation where name = 'owner'`,
-  )
+  const dumpHere = dump.replaceAll(image, imageHere)
   const ownerId = newId()
-  await database.query(`update installation set value = $1 where name = 'owner'`, [ownerId])
+  const before = await fill(database, dumpHere, ownerId)
   const slipway = await prepareSlipway({
     fake,
     env: { DATABASE_URL: database.connectionString, SLIPWAY_MASTER_KEY_FILE: master },
@@ -77,7 +87,17 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
   const onEngine = textOf(revision, 'engine.json.gz')
     .replaceAll(before, ownerId)
     .replaceAll(/\b10\.\d+\./g, subnet)
-  return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway }
+  const putBack = async (): Promise<void> => void (await fill(database, dumpHere, ownerId))
+  return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway, putBack }
+}
+
+/** Makes what it had on its engine. */
+const placeOnEngine = async ({ onEngine }: Old): Promise<void> => {
+  for (const body of onEngine.networks) await engine.call('POST', '/networks/create', { body })
+  for (const { name, body } of onEngine.containers) {
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
+    await engine.call('POST', `/containers/${Id}/start`)
+  }
 }
 
 /** Asking makes these differ: what was read is in the audit log, and a token was used. The rest is the engine's. */
@@ -124,6 +144,17 @@ const settled = (slipway: Slipway, path: string): Promise<string> =>
 const runningState = async ({ slipway, ids }: Old): Promise<string> =>
   (await send(slipway, 'GET', `/container/${ids.containerId}/status`)).running_state
 
+/** A container that serves what its volume was first given. */
+const keeping = (ids: Record<string, string>) => ({
+  ...{ name: 'keeping', registry_id: ids.containerRegistryId, image_name: 'busybox', tag: '1', entrypoint: 'sh' },
+  arguments: [
+    '-c',
+    "[ -f /data/index.html ] || echo of this version > /data/index.html; trap 'exit 0' TERM; httpd -p 8080 -h /data; while :; do sleep 0.2; done",
+  ],
+  ...{ cpu: 100, memory: 64, healthchecks: {}, storage: [{ type: 'FAST_SSD', size: 4, mount_point: '/data' }] },
+  ports: [{ internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }],
+})
+
 const data = readdirSync(new URL('./data/', import.meta.url), { withFileTypes: true })
 const revisions = data.filter((each) => each.isDirectory()).map(({ name }) => name)
 
@@ -159,12 +190,8 @@ for (const revision of revisions)
 
     test('is taken over on the engine: what runs goes on untouched, and the next version has the secrets', async (t) => {
       const old = await restore(t, revision, false)
-      const { slipway, ids, onEngine } = old
-      for (const body of onEngine.networks) await engine.call('POST', '/networks/create', { body })
-      for (const { name, body } of onEngine.containers) {
-        const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
-        await engine.call('POST', `/containers/${Id}/start`)
-      }
+      const { slipway, ids } = old
+      await placeOnEngine(old)
       const look = async () => {
         const [row, ...others] = await containersOf(ids.containerId!)
         assert.equal(others.length, 0)
@@ -186,5 +213,47 @@ for (const revision of revisions)
       assert.match(await settled(slipway, `/container/${ids.containerId}`), /^(DEPLOYED|RESTARTED)$/)
       await serves('web-old.localhost')
       assert.notEqual((await look()).id, before.id)
+    })
+
+    test('put back over what this version has deployed since, it touches nothing, and what is adopted serves', async (t) => {
+      const old = await restore(t, revision, false)
+      const { slipway, ids } = old
+      await placeOnEngine(old)
+      await slipway.start()
+      const place = await createPlace(slipway)
+      const { id } = await send(slipway, 'POST', `/environment/${place.environmentId}/container`, keeping(ids))
+      const path = `/container/${id}`
+      await send(slipway, 'POST', `${path}/deploy`, {})
+      assert.equal(await settled(slipway, path), 'DEPLOYED')
+      const serves = () =>
+        until(async () => (await visit(slipway, hostOf(place, 'keeping'))).text === 'of this version', {
+          timeoutMs: 20_000,
+          what: 'it to serve',
+        })
+      await serves()
+      const running = async () =>
+        (await Promise.all([ids.containerId!, id].map(containersOf))).flat().map(({ Id }) => Id)
+      const before = await running()
+      await slipway.kill('SIGTERM')
+
+      await old.putBack()
+      await slipway.start()
+      const found = await untilHeld(slipway, ids.clusterId!)
+      assert.equal(found.conflict.code, 'older_database')
+      assert.deepEqual(namesIn(found), [`ENVIRONMENT ${place.environmentId}`, `SERVICE ${id}`])
+      assert.equal(found.results[1].volumes.length, 1)
+      await saysHeld(slipway, `/container/${ids.containerId}`)
+      assert.deepEqual(await running(), before)
+      const { adopted, left } = await choose(slipway, ids.clusterId!, 'adopt')
+      assert.deepEqual([adopted.toSorted(), left], [[place.environmentId, id].toSorted(), []])
+      await until(async () => (await readOrphans(slipway, ids.clusterId!)).results.length === 0, {
+        timeoutMs: 90_000,
+        what: 'an empty list',
+      })
+      assert.deepEqual(await running(), before)
+      await serves()
+      await send(slipway, 'POST', `${path}/redeploy`)
+      assert.match(await settled(slipway, path), /^(DEPLOYED|RESTARTED)$/)
+      await serves()
     })
   })

@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
 import type { Json } from '../support/api.ts'
 import { prepareSlipway } from '../support/slipway/slipway.ts'
 import { isSettled } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
+import { registerCluster } from './cluster/place.ts'
 import { outsideAddress, startNodeRegistry } from './cluster/registry.ts'
-import { grantAccess, host, openCluster, ownNode, port, revokeAccess } from './cluster/scene.ts'
+import { host, openCluster, ownNode, port, revokeAccess } from './cluster/scene.ts'
 
 const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 3)
 const patience = { timeoutMs: 120_000 }
@@ -42,17 +42,10 @@ test(`after each of ${kills} kill -9 the deployment ends final, and the cluster 
     assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
     return answer.body
   }
-  const kubeconfig = await grantAccess(admin, accessManifest.items)
-  const base = `/organization/${(await must('GET', '/organization')).id}`
-  const { id } = await must('POST', `${base}/onPremise/credentials`, { name: 'kubernetes', kubeconfig })
-  const cluster = await must('POST', `${base}/cluster`, {
-    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
-    cloud_provider_credentials: { credentials: { id } },
-  })
-  const images = { name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} }
-  const { id: registry_id } = await must('POST', `${base}/containerRegistry`, images)
-  const project = await must('POST', `${base}/project`, { name: 'kills' })
-  const place = { name: 'production', cluster: cluster.id }
+  const { id: organizationId } = await must('GET', '/organization')
+  const { clusterId, registryId: registry_id } = await registerCluster(must, organizationId, admin, registry)
+  const project = await must('POST', `/organization/${organizationId}/project`, { name: 'kills' })
+  const place = { name: 'production', cluster: clusterId }
   const environment = await must('POST', `/project/${project.id}/environment`, place)
   const namespace = `slipway-${environment.id}`
   namespaces.push(namespace)

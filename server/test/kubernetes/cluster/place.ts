@@ -60,6 +60,25 @@ export const atRest = ({ must }: Pick<Place, 'must'>, path: string, timeoutMs = 
 export const pageOf = ({ admin }: Pick<Place, 'admin'>, environmentId: string, serviceId: string): Promise<string> =>
   askService(admin, `slipway-${environmentId}`, `s-${serviceId}`, 8080)
 
+/** Registers the cluster of the tests, by our own manifest, and a registry that its node pulls from. */
+export const registerCluster = async (
+  must: Place['must'],
+  organizationId: string,
+  admin: Admin,
+  registry: FakeRegistry,
+): Promise<Pick<Place, 'clusterId' | 'registryId'>> => {
+  const base = `/organization/${organizationId}`
+  const kubeconfig = await grantAccess(admin, accessManifest.items)
+  const { id } = await must('POST', `${base}/onPremise/credentials`, { name: 'kubernetes', kubeconfig })
+  const { id: clusterId } = await must('POST', `${base}/cluster`, {
+    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
+    cloud_provider_credentials: { credentials: { id } },
+  })
+  const images = { name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} }
+  const { id: registryId } = await must('POST', `${base}/containerRegistry`, images)
+  return { clusterId, registryId }
+}
+
 /** Ends with the test file. `pin`: of connections to the API server. `helm`: what installs charts. */
 export const startPlace = async (pin: Pin = toCluster.checkMachine, helm?: HelmTool): Promise<Place> => {
   const ownerId = newId()
@@ -83,16 +102,8 @@ export const startPlace = async (pin: Pin = toCluster.checkMachine, helm?: HelmT
     assert.ok(answer.status < 300, `${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`)
     return answer.body
   }
-  const base = `/organization/${organizationId}`
-  const kubeconfig = await grantAccess(admin, accessManifest.items)
-  const { id } = await must('POST', `${base}/onPremise/credentials`, { name: 'kubernetes', kubeconfig })
-  const { id: clusterId } = await must('POST', `${base}/cluster`, {
-    ...{ name: 'kubernetes', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'here' },
-    cloud_provider_credentials: { credentials: { id } },
-  })
-  const images = { name: 'images', kind: 'GENERIC_CR', url: registry.url.origin, config: {} }
-  const { id: registryId } = await must('POST', `${base}/containerRegistry`, images)
-  const { id: projectId } = await must('POST', `${base}/project`, { name: 'project' })
+  const { clusterId, registryId } = await registerCluster(must, organizationId, admin, registry)
+  const { id: projectId } = await must('POST', `/organization/${organizationId}/project`, { name: 'project' })
   return {
     ...{ call, organizationId, admin, registry, ownerId, clusterId, registryId, must },
     async newEnvironment(name) {
