@@ -2,9 +2,12 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { until } from '../../../test/support/until.ts'
+import type { Cluster } from '../../clusters/clusters.ts'
 import { newId } from '../../lib/ids.ts'
 import { currentRelease, openRelease } from '../release/releases.ts'
+import { adopt } from './adopt.ts'
 import { adoptServices, type FoundService } from './adopt-services.ts'
 import { readRecord, writeRecord } from './record.ts'
 
@@ -246,6 +249,25 @@ test('a record that is damaged, of another service or organization, or missing i
     assert.match(left[0]!.reason, reason)
   }
   assert.deepEqual((await rowsOf(scene)).node, [])
+})
+
+test('a service whose instances only just start is one that is to run, and one that was never begun is not', async () => {
+  const { ids, environmentId, ...scene } = await createScene()
+  await lose({ ...scene, ids })
+  const orphans = (['restarting', 'created'] as const).map((state, index) => ({
+    ...{ id: ids[index]!, kind: 'SERVICE' as const, environmentId, organizationId: api.organizationId },
+    found: { instances: [{ name: 'one', state }], volumes: [], created_at: null },
+  }))
+  const { left } = await adopt(parts, standIn<Cluster>({ key: 'local', runtime }), orphans)
+  assert.deepEqual(left, [])
+  const rows = await database.query<{ desired: string }>(
+    'select desired from service_state where service_id = any($1) order by array_position($1, service_id)',
+    [ids],
+  )
+  assert.deepEqual(
+    rows.map(({ desired }) => desired),
+    ['RUNNING', 'STOPPED'],
+  )
 })
 
 test('services of a cluster that was registered again since are adopted onto that', async () => {
