@@ -1,4 +1,5 @@
-# The arguments of the commands: `--help`, and a refusal of what a command does not know, before anything is installed.
+# The arguments of the commands: `--help`, `--version`, and a refusal of what a command does not know, before anything is
+# installed.
 
 # True when the word is among the arguments after it.
 is_among() {
@@ -11,14 +12,37 @@ is_among() {
 usage_of() {
   case $1 in
     main) cat <<'TEXT' ;;
-npm start [-- --fake]
+npm start [-- --fake | --version]
 
 Starts Slipway in the foreground. Ctrl-C stops it; what it deployed keeps running.
 
-  --fake   without a Docker engine: deployments are simulated, nothing runs
+  --fake      without a Docker engine: deployments are simulated, nothing runs
+  --version   prints the version and ends; so does every command
 
 Settings are environment variables, or lines of slipway.env in the data directory (.slipway):
 docs/guides/configuration.md lists them.
+TEXT
+    dev) cat <<'TEXT' ;;
+npm run dev [-- --fake --inspect[=PORT]]
+
+Runs the server from its sources, and the console by Vite: each takes up a change when a file is saved.
+Ctrl-C ends both, the router and the database. Its data is in .slipway-dev (with --fake in
+.slipway-dev-fake) unless SLIPWAY_DATA_DIR names another folder; other settings are those of npm start.
+docs/guides/develop.md has the rest.
+
+  --fake      without a Docker engine: deployments are simulated, nothing runs
+  --inspect   a debugger may attach to the server, on port 9229 or the one given
+TEXT
+    fix) cat <<'TEXT' ;;
+npm run fix
+
+Mends what a program can of what npm run check finds: format, order of imports, openapi.json,
+docs/guides/fields.md, the types of the console's requests.
+TEXT
+    server) cat <<'TEXT' ;;
+bin/server
+
+Prints the arguments of Node that start the server as npm start does.
 TEXT
     stop) cat <<'TEXT' ;;
 npm stop
@@ -66,7 +90,8 @@ TEXT
     check) cat <<'TEXT' ;;
 npm run check
 
-Checks types, lint and format, the house rules, and that openapi.json is up to date.
+Checks types, lint and format, the house rules, that a test is named for each field that acts, and that
+openapi.json and docs/guides/fields.md are up to date.
 TEXT
     screenshots) cat <<'TEXT' ;;
 npm run screenshots [-- environment logs dark phone]
@@ -95,7 +120,8 @@ TEXT
 # What a command accepts, as patterns of the shell; a command that is not here is checked by its own program.
 accepts() {
   case $1:$2 in
-    main:--fake | reset:--yes | reset:--fake | rotate-keys:--keep-master | systemd:--user=?*) return 0 ;;
+    main:--fake | dev:--fake | dev:--inspect | reset:--yes | reset:--fake | rotate-keys:--keep-master | systemd:--user=?*) return 0 ;;
+    dev:--inspect=*) [[ "$2" =~ ^--inspect=[0-9]{1,5}$ ]] ;;
     test:*\** | test:*\?*) return 0 ;;
     test:*) [ -f "$root/$2" ] ;;
     test-kubernetes:--keep | test-kubernetes:--build | test-kubernetes:--built) return 0 ;;
@@ -106,12 +132,19 @@ accepts() {
   esac
 }
 
-# check_arguments <command> <arguments>: ends the program after `--help`, or with code 2 at the first that is not known.
+version() { sed -n 's/^  "version": "\(.*\)",$/\1/p' "$root/package.json"; }
+
+# check_arguments <command> <arguments>: ends the program after `--help` or `--version`, or with code 2 at the first that
+# is not known.
 check_arguments() {
   local command=$1 each
   shift
   if is_among --help "$@" || is_among -h "$@"; then
     usage_of "$command"
+    exit 0
+  fi
+  if is_among --version "$@"; then
+    version
     exit 0
   fi
   for each in "$@"; do

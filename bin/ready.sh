@@ -121,13 +121,20 @@ ready_server() {
 ready_console() {
   local dist=$root/console/dist key
   [ -d "$root/console/src" ] || return 0
-  key=$(cd "$root" && find console/src console/build.ts console/index.html openapi.json package-lock.json \
+  key=$(cd "$root" && find console/src console/build.ts console/schemas.ts console/index.html openapi.json package-lock.json \
     server/src/variables/dotenv.ts server/src/lib/errors.ts server/src/lib/sanitize-text.ts \
     server/src/kinds.ts server/src/resources/terraform/hcl.ts server/src/resources/terraform/provider-fields.ts -type f -print0 |
     LC_ALL=C sort -z | xargs -0 cksum | cksum)
   [ "$(cat "$dist/built-from" 2>/dev/null)" != "$key" ] || return 0
   say 'Building the console ...'
   "$node" "$root/console/build.ts" "$dist" "$key" >&2 || say 'The console could not be built: the API is served without it.'
+}
+
+# The types of the console's requests are made from openapi.json, and again when that has changed.
+make_client() {
+  local types=$root/console/src/api/schema.d.ts
+  [ "$types" -nt "$root/openapi.json" ] ||
+    "$node" "$root/console/node_modules/openapi-typescript/bin/cli.js" "$root/openapi.json" -o "$types" >/dev/null
 }
 
 # Static busybox: the base image of the sample and of tests where no registry can be reached.
@@ -187,6 +194,18 @@ start_engine() {
   wait_for_engine 30 && return
   tail -n 5 "$log" >&2 2>/dev/null || true
   fail 'The Docker engine does not answer: start it (dockerd) and try again, or run npm start -- --fake.'
+}
+
+# ready_to_serve <arguments of the server>: what a server needs, an engine unless it is to be simulated.
+ready_to_serve() {
+  local fake=
+  if is_among --fake "$@"; then fake=yes; else refuse_without_group; fi
+  ready_modules
+  ready_git
+  if [ -z "$fake" ]; then
+    ready_docker
+    ready_busybox
+  fi
 }
 
 # Said before anything is installed: whoever has to log in again should not wait for that first.

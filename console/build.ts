@@ -7,7 +7,8 @@ import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import react from '@vitejs/plugin-react'
-import { build, type Plugin } from 'vite'
+import { build } from 'vite'
+import { schemasPlugin } from './schemas.ts'
 
 const home = fileURLToPath(new URL('.', import.meta.url))
 const [, , folder, key = ''] = process.argv
@@ -15,68 +16,6 @@ if (folder === undefined) throw new Error('which folder?')
 const place = resolve(folder)
 const half = join(dirname(place), `.dist-${process.pid}`)
 const old = `${half}-old`
-
-interface Schema {
-  $ref?: string
-  [name: string]: unknown
-}
-
-interface Operation {
-  operationId?: string
-  requestBody?: { content: Record<string, { schema: Schema }> }
-}
-
-interface Description {
-  components: { schemas: Record<string, Schema> }
-  paths: Record<string, Record<string, Operation>>
-}
-
-const forms = [
-  ...['Application', 'Container', 'Database', 'Job', 'Helm', 'Terraform', 'ArgocdApp'].map(
-    (name) => `${name}EditRequest`,
-  ),
-  ...['Environment', 'Organization', 'Project'].map((name) => `${name}EditRequest`),
-]
-const advanced = ['Application', 'Container', 'Job', 'Helm', 'Terraform'].map((name) => `${name}AdvancedSettings`)
-/** Modules that pages import, with the names of the schemas that they have. */
-const modules: Record<string, readonly string[]> = { 'virtual:forms': forms, 'virtual:advanced': advanced }
-
-/** The schemas of the bodies that forms are made from, complete in themselves: the whole description is a megabyte. */
-const readForms = (names: readonly string[]): Record<string, unknown> => {
-  const text = readFileSync(new URL('../openapi.json', import.meta.url), 'utf8')
-  const { components, paths } = JSON.parse(text) as Description
-  const { schemas } = components
-  const operations = Object.values(paths).flatMap((path) => Object.values(path))
-  const whole = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(whole)
-    if (typeof value !== 'object' || value === null) return value
-    const { $ref: named } = value as Schema
-    if (named !== undefined) return whole(schemas[named.slice(named.lastIndexOf('/') + 1)])
-    return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, whole(each)]))
-  }
-  const kindOf = (name: string): string => {
-    const kind = name.replace(/(EditRequest|AdvancedSettings)$/, '')
-    return kind.charAt(0).toLowerCase() + kind.slice(1)
-  }
-  /** One that only its operation uses has no name. */
-  const bodyOf = (name: string): Schema => {
-    const id = `edit${name.replace(/EditRequest$/, '')}`
-    const operation = operations.find(({ operationId }) => operationId === id)
-    const found = schemas[name] ?? operation?.requestBody?.content['application/json']?.schema
-    if (found === undefined) throw new Error(`openapi.json has no schema ${name}`)
-    return found
-  }
-  return Object.fromEntries(names.map((name) => [kindOf(name), whole(bodyOf(name))]))
-}
-
-const formsPlugin: Plugin = {
-  name: 'forms',
-  resolveId: (id) => (Object.hasOwn(modules, id) ? `\0${id}` : null),
-  load(id) {
-    const names = modules[id.replace('\0', '')]
-    return names === undefined ? null : `export const forms = ${JSON.stringify(readForms(names))}`
-  },
-}
 
 const compressible = /\.(js|css|html|svg)$/
 
@@ -96,7 +35,7 @@ try {
     root: home,
     configFile: false,
     logLevel: 'warn',
-    plugins: [react(), formsPlugin],
+    plugins: [react(), schemasPlugin],
     build: {
       outDir: half,
       emptyOutDir: true,

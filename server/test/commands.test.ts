@@ -1,12 +1,13 @@
 /** What the commands say and refuse before they do anything: each in one sentence that says what to do. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { exec } from '../src/lib/exec.ts'
+import { version } from '../src/lib/version.ts'
 import { freePort, main } from './support/slipway/slipway.ts'
 
 const bin = new URL('../../bin/', import.meta.url).pathname
@@ -17,6 +18,9 @@ const run = (file: string, ...args: string[]) =>
 
 const commands: [file: string, ...args: string[]][] = [
   ...['main', 'stop', 'reset', 'rotate-keys', 'systemd'].map((name): [string, string] => ['run', name]),
+  ['server'],
+  ['dev'],
+  ['fix'],
   ['test'],
   ['test-kubernetes'],
   ['check'],
@@ -28,12 +32,29 @@ for (const [file, ...args] of commands)
   test(`${[file, ...args].join(' ')} explains itself and refuses what it does not know`, async () => {
     const help = await run(file, ...args, '--help')
     assert.equal(help.code, 0)
-    assert.match(help.stdout, /^(npm|bin\/run) [\s\S]+\.\n/)
+    assert.match(help.stdout, /^(npm|bin\/\w+)\s[\s\S]+\.\n/)
     const refused = await run(file, ...args, '--bogus')
     assert.equal(refused.code, 2)
     assert.match(refused.stderr, /--bogus/)
     assert.equal(refused.stdout, '')
+    const asked = await run(file, ...args, '--version')
+    assert.deepEqual([asked.code, asked.stdout, asked.stderr], [0, `${version}\n`, ''])
   })
+
+test('the version is the same everywhere', async () => {
+  const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+  const found = [
+    'package.json',
+    'server/package.json',
+    'console/package.json',
+    'openapi.json',
+    'package-lock.json',
+  ].map((path) => /"version": "([^"]+)"/.exec(read(path))?.[1])
+  const chart = read('deploy/chart/Chart.yaml')
+  found.push(/^version: (.+)$/m.exec(chart)?.[1], /^appVersion: (.+)$/m.exec(chart)?.[1])
+  const [newest] = [...read('CHANGELOG.md').matchAll(/^## (\d\S*)$/gm)]
+  assert.deepEqual(new Set([...found, newest?.[1]]), new Set([version]))
+})
 
 const newFolder = (t: TestContext): string => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-commands-'))

@@ -345,6 +345,7 @@ const ownTexts: Record<string, readonly string[]> = {
   'files of this server and its packages': [
     'api/auth/admin-token.ts',
     'lib/traces.ts',
+    'lib/version.ts',
     'router/table/table-file.ts',
     'router/tls/book.ts',
     'runtimes/fake/fake-engine.ts',

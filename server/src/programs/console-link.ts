@@ -11,14 +11,20 @@ import type { App } from '../app.ts'
 const addressOf = (url: string, publicUrl: string | undefined): string =>
   publicUrl?.startsWith('https://') === true ? publicUrl : url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, '//127.0.0.1')
 
+/** A link to a console at this address; null where the admin token is not known. */
+export const newLink = async ({ parts, adminToken }: App, address: string): Promise<string | null> =>
+  adminToken.text === null
+    ? null
+    : `${address}/sign-in#code=${await createCode(parts.database, hashOf(adminToken.text))}`
+
 /** Null but for the first start that has a console and knows the admin token. */
-export const linkToConsole = async ({ parts, adminToken, url }: App): Promise<string | null> => {
+export const linkToConsole = async (app: App): Promise<string | null> => {
+  const { parts, adminToken, url } = app
   const { database, settings } = parts
   if (adminToken.text === null || !hasConsole(settings.consoleFolder)) return null
   const first = await database.query(
     `insert into installation (name, value) values ('console_link', 'printed') on conflict do nothing returning 1`,
   )
   if (first.length === 0 && adminToken.source !== 'renewed') return null
-  const code = await createCode(database, hashOf(adminToken.text))
-  return `${addressOf(url, settings.publicUrl)}/sign-in#code=${code}`
+  return newLink(app, addressOf(url, settings.publicUrl))
 }

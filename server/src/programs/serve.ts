@@ -29,12 +29,12 @@ const onSignals = (app: App): void => {
   process.on('SIGINT', end).on('SIGTERM', end)
 }
 
-const print = (line: string): void => {
+export const print = (line: string): void => {
   process.stdout.write(`${line}\n`)
 }
 
 /** The token itself is shown only once: printed output ends up in journals. */
-const describeToken = ({ source, text, file, madeAt }: AdminToken): string => {
+export const describeToken = ({ source, text, file, madeAt }: AdminToken): string => {
   if (source === 'made') return text!
   if (source === 'renewed') return `in ${file} (new: the previous one was revoked or lost)`
   if (source === 'kept') return `in ${file}`
@@ -43,7 +43,9 @@ const describeToken = ({ source, text, file, madeAt }: AdminToken): string => {
   return `made by ${where}; SLIPWAY_ADMIN_TOKEN on every server replaces it`
 }
 
-const printWelcome = (app: App, sampleUrl: string | null, consoleUrl: string | null): void => {
+const printWelcome = async (app: App): Promise<void> => {
+  const sampleUrl = await prepareSample(app, print)
+  const consoleUrl = await linkToConsole(app)
   print(`Slipway        ${app.url}`)
   if (consoleUrl !== null) print(`Console        ${consoleUrl} (signs in once, for 15 minutes)`)
   print(`Admin token    ${describeToken(app.adminToken)}`)
@@ -62,13 +64,13 @@ const checkTools = async ({ tools }: Settings): Promise<void> => {
 }
 
 /** Starts, prints what a user needs to know, and returns; the process runs until a signal stops it. */
-export const serve = async (): Promise<void> => {
+export const serve = async (welcome: (app: App) => Promise<void> = printWelcome): Promise<void> => {
   const settings = readSettings()
   try {
     await checkTools(settings)
     const app = await startApp(settings, { fake: process.argv.includes('--fake') })
     onSignals(app)
-    printWelcome(app, await prepareSample(app, print), await linkToConsole(app))
+    await welcome(app)
   } catch (error) {
     process.stderr.write(`Slipway cannot start: ${(error as Error).message}\n`)
     if (settings.logLevel === 'debug') process.stderr.write(`${nameSources(String((error as Error).stack))}\n`)

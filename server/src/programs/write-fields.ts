@@ -27,7 +27,7 @@ for (const [name, made] of guides) {
   const text = made(committed)
   if (!process.argv.includes('--check')) await writeFile(file, text)
   else if (committed !== text) {
-    process.stderr.write(`docs/guides/${name}.md does not match the code: run server/src/programs/write-fields.ts\n`)
+    process.stderr.write(`docs/guides/${name}.md does not match the code: npm run fix writes it\n`)
     process.exit(1)
   }
 }

@@ -17,7 +17,7 @@ const text = `${write(describe(operations), 3)}\n`
 if (process.argv.includes('--check')) {
   const committed = await readFile(file, 'utf8').catch(() => '')
   if (committed !== text) {
-    process.stderr.write('openapi.json does not match the operations: run server/src/programs/write-openapi.ts\n')
+    process.stderr.write('openapi.json does not match the operations: npm run fix writes it\n')
     process.exit(1)
   }
 } else {

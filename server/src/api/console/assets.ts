@@ -26,17 +26,24 @@ const types: Record<string, string> = {
 }
 
 /** No script, style or frame but our own; nothing of another host. */
-const pagePolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "font-src 'self'",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ')
+export const pageRules: Readonly<Record<string, string>> = {
+  'default-src': "'none'",
+  'script-src': "'self'",
+  'style-src': "'self'",
+  'img-src': "'self' data:",
+  'font-src': "'self'",
+  'connect-src': "'self'",
+  'base-uri': "'none'",
+  'form-action': "'none'",
+  'frame-ancestors': "'none'",
+}
+
+export const policyOf = (rules: Readonly<Record<string, string>>): string =>
+  Object.entries(rules)
+    .map((rule) => rule.join(' '))
+    .join('; ')
+
+const pagePolicy = policyOf(pageRules)
 
 const readAsset = (folder: string, name: string, there: ReadonlySet<string>): Document => {
   const path = join(folder, name)
