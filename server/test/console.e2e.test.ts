@@ -7,6 +7,7 @@ import { readdirSync, statSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
+import { version } from '../src/lib/version.ts'
 import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
@@ -389,6 +390,7 @@ step('who may only read sees no button that would fail, and signing out leaves n
     assert.equal(await reader.locator('main').getByRole('button', { name: forbidden }).count(), 0, section)
   }
   await reader.getByRole('button', { name: 'Account and appearance' }).click()
+  await reader.getByText(`Slipway ${version}`, { exact: true }).waitFor()
   await reader.getByRole('menuitem', { name: 'Sign out' }).click()
   await reader.waitForURL('**/sign-in*')
   assert.doesNotMatch(await reader.content(), /shop/)

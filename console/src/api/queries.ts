@@ -79,6 +79,14 @@ export const toService = (raw: Record<string, unknown>): Service => ({
 
 export const session = () => queryOptions({ queryKey: ['session'], queryFn: readSession, staleTime: 60_000 })
 
+/** Of the server. */
+export const version = () =>
+  queryOptions({
+    queryKey: ['version'],
+    queryFn: async () => ((await (await fetch('/healthz')).json()) as { version: string }).version,
+    staleTime: Number.POSITIVE_INFINITY,
+  })
+
 export const organizations = () =>
   queryOptions({
     queryKey: ['organizations'],

@@ -19,6 +19,11 @@ export { addressOf } from './crumbs.tsx'
 const Palette = lazy(() => import('./palette.tsx').then(({ Palette: component }) => ({ default: component })))
 const Help = lazy(() => import('./help.tsx').then(({ Help: component }) => ({ default: component })))
 
+const Version = () => {
+  const { data } = useQuery(read.version())
+  return <Menu.Label>Slipway {data}</Menu.Label>
+}
+
 const Account = ({ organizationId, onHelp }: { organizationId: string | undefined; onHelp(): void }) => {
   const { data } = useQuery(read.session())
   const { colorScheme, setColorScheme } = useMantineColorScheme()
@@ -54,6 +59,8 @@ const Account = ({ organizationId, onHelp }: { organizationId: string | undefine
         {scheme('auto', 'As the system')}
         <Menu.Divider />
         <Menu.Item onClick={() => void signOut()}>Sign out</Menu.Item>
+        <Menu.Divider />
+        <Version />
       </Menu.Dropdown>
     </Menu>
   )

@@ -3,6 +3,7 @@ import { statfs } from 'node:fs/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isHeld } from '../clusters/lines/line.ts'
 import { cachedFor } from '../lib/time/cached.ts'
+import { version } from '../lib/version.ts'
 import type { Console } from './console/console.ts'
 import { addDocs } from './docs-pages.ts'
 import { createDocument, sendDocument } from './documents.ts'
@@ -56,7 +57,8 @@ const addHealth = (app: FastifyInstance, parts: Parts): void => {
     const more = { ...(full ? { disk: 'full' } : {}), ...(held === 0 ? {} : { cluster_conflicts: held }) }
     return { ready, body: JSON.stringify({ status, database: open, ...more }) }
   })
-  app.get('/healthz', { config }, (_request, reply) => reply.header('content-type', json).send('{"status":"alive"}'))
+  const alive = JSON.stringify({ status: 'alive', version })
+  app.get('/healthz', { config }, (_request, reply) => reply.header('content-type', json).send(alive))
   app.get('/readyz', { config }, async (_request, reply) => {
     const { ready, body } = await check()
     reply.code(ready ? 200 : 503).header('content-type', json)

@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import { type Answer, applicationBody, caller, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { standIn } from '../../test/support/stand-in.ts'
 import { until } from '../../test/support/until.ts'
+import { version } from '../lib/version.ts'
 import { operations } from '../resources/index.ts'
 import { newTokenText } from './auth/auth.ts'
 import { type Operation, ownOrganization } from './operations/operation.ts'
@@ -210,7 +211,7 @@ test('health and description need no token, figures none on this machine; the pa
     const answer = await fetch(api.url + path)
     return { status: answer.status, text: await answer.text(), headers: answer.headers }
   }
-  assert.equal((await get('/healthz')).status, 200)
+  assert.deepEqual(JSON.parse((await get('/healthz')).text), { status: 'alive', version })
   assert.deepEqual(JSON.parse((await get('/readyz')).text), { status: 'ready', database: true })
   await call('GET', '/organization')
   // What went wrong is named by a code: the sentence may name what no stranger is to read.

@@ -1,5 +1,6 @@
 /** The description of the API, OpenAPI 3.1: a fold over the operations. */
 import type { TSchema } from 'typebox'
+import { version } from '../../lib/version.ts'
 import { effectSentence } from './effects.ts'
 import { archiveType, isList, isTextType, type Operation } from './operation.ts'
 
@@ -210,7 +211,7 @@ export const describe = (operations: readonly Operation[]): Json => {
     openapi: '3.1.0',
     info: {
       title: 'Slipway',
-      version: '0.1.0',
+      version,
       description,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
