@@ -18,8 +18,9 @@ const api = await startApi({
     ...{ trustedProxies: ['127.0.0.1'], corsOrigins: ['https://page.example'] },
   },
 })
-// No time passes in which somebody gets more.
-const still = await createApi({ ...api.parts, clock: { ...systemClock, monotonicMs: () => 0 } }, operations)
+/** No time passes in which somebody gets more. */
+const clock = { ...systemClock, monotonicMs: () => 0 }
+const still = await createApi({ ...api.parts, clock }, operations)
 const url = await still.listen({ host: '127.0.0.1', port: 0 })
 after(() => still.close())
 
@@ -96,6 +97,22 @@ test('one network of IPv6 is one address', async () => {
   for (let n = 0; n < limit + 1; n += 1) found.push(await statusFrom(`2001:db8:1:2::${n}`, '/openapi.json'))
   assert.deepEqual(found, [...Array(limit).fill(200), 429])
   assert.equal(await statusFrom('2001:db8:1:3::1', '/openapi.json'), 200)
+})
+
+test('all addresses together have their share, and each one a little beyond it', async (t) => {
+  const settings = { ...api.parts.settings, anonymousLimit: 20, anonymousTotal: 30 }
+  const crowded = await createApi({ ...api.parts, settings, clock }, operations)
+  const at = await crowded.listen({ host: '127.0.0.1', port: 0 })
+  t.after(() => crowded.close())
+  const admitted = async (address: string): Promise<number> => {
+    const found: number[] = []
+    for (let n = 0; n < 25; n += 1)
+      found.push((await fetch(`${at}/console/ways`, { headers: { 'x-forwarded-for': address } })).status)
+    return found.filter((status) => status !== 429).length
+  }
+  const found: number[] = []
+  for (const address of ['203.0.113.1', '203.0.113.2', '203.0.113.3']) found.push(await admitted(address))
+  assert.deepEqual(found, [20, 12, 2])
 })
 
 test('callers and monitors are never counted for their address, however many requests they send', async () => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { type TestContext, test } from 'node:test'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { apiNames, startGitHostApi } from '../../../test/support/peers/git-host-api.ts'
 import { standIn } from '../../../test/support/stand-in.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
@@ -44,17 +45,30 @@ for (const name of apiNames)
     }
   })
 
-test('numbers that no request has are left out, and an answer without an end is not read', async (t) => {
-  let body = ''
-  const request = (number: unknown) => ({ number, head: { ref: 'a' }, base: { ref: 'main' } })
-  const server = createServer((_, response) => response.end(body)).listen(0, '127.0.0.1')
+/** A host that sends the same for whatever it is asked. */
+const saying = async (t: TestContext, body: () => string) => {
+  const server = createServer((_, response) => response.end(body())).listen(0, '127.0.0.1')
   await new Promise((done) => server.once('listening', done))
   t.after(() => server.close())
   const { port } = server.address() as { port: number }
-  const host = await open({ type: 'GITHUB', token: 'x', git_api_url: `http://127.0.0.1:${port}` })
+  return open({ type: 'GITHUB', token: 'x', git_api_url: `http://127.0.0.1:${port}` })
+}
+
+test('numbers that no request has are left out, and an answer without an end is not read', async (t) => {
+  let body = ''
+  const request = (number: unknown) => ({ number, head: { ref: 'a' }, base: { ref: 'main' } })
+  const host = await saying(t, () => body)
   body = JSON.stringify([2 ** 40, -1, 1.5, '3', null, 4].map(request))
   const { requests, isComplete } = await host.pullRequests(never)
   assert.deepEqual([requests.map(({ number }) => number), isComplete], [[4], true])
   body = JSON.stringify([{ ...request(1), body: 'x'.repeat(8 << 20) }])
   await assert.rejects(host.pullRequests(never), /not that of a git host/)
+})
+
+test('what a host sends of requests and webhooks is counted before it is parsed', async (t) => {
+  const host = await saying(t, () => `[${'{},'.repeat(1_300_000)}{}]`)
+  const longest = longestParsed(t)
+  await assert.rejects(host.pullRequests(never), /not that of a git host/)
+  await assert.rejects(host.hook('https://slipway.example/hook', 'secret', never), /not that of a git host/)
+  assert.equal(longest(), 0)
 })

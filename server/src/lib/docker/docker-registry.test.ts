@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { after, test } from 'node:test'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { createOutbound } from '../net/outbound.ts'
 import { Secret } from '../secret.ts'
 import { createRegistryClient, RegistryError } from './docker-registry.ts'
@@ -98,6 +99,14 @@ test('whether a tag is there is told from a login that is not admitted', async (
 test('what is no registry is an error, not an empty list', async () => {
   const { origin } = await serve((_, response) => void response.writeHead(200).end('<html>'))
   await assert.rejects(createRegistryClient(outbound, { url: origin, ...nobody }).images(), isRefused('failed'))
+})
+
+test('what a registry lists is counted before it is parsed', async (t) => {
+  const { origin } = await serve((_, response) => response.end(`{"tags":[${'{},'.repeat(1_000_000)}"1"]}`))
+  const longest = longestParsed(t)
+  const client = createRegistryClient(outbound, { url: origin, ...nobody })
+  await assert.rejects(client.tags('shop/api'), isRefused('failed'))
+  assert.equal(longest(), 0)
 })
 
 test('a password does not go over plain http to another network than ours', async () => {

@@ -1,6 +1,7 @@
 /** How the client behaves towards an API server that is slow, large, unwilling or not one at all. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { createAuthority, opensslIsMissing } from '../../../test/support/peers/certificates.ts'
 import { failure, json, type Respond, startCluster } from '../../../test/support/peers/kubernetes.ts'
 import { OutboundRefused } from '../net/outbound-errors.ts'
@@ -82,6 +83,14 @@ test('silence, a trickle and an answer without an end all end by the deadline or
     respond(answer)
     assert.match((await ask({ deadlineMs }))?.message ?? 'answered', sentence)
   }
+})
+
+test('what an API server sends is counted before it is parsed', async (t) => {
+  const { respond, ask } = await start(t)
+  respond((_, response) => void response.end(`{"items":[${'{},'.repeat(1_000_000)}{}]}`))
+  const longest = longestParsed(t)
+  assert.match((await ask())?.message ?? 'it was believed', /is not the API server/)
+  assert.equal(longest(), 0)
 })
 
 test('a caller that gives up is told its own reason', async (t) => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { longestParsed } from '../../../test/support/longest-parsed.ts'
 import { newId } from '../../lib/ids.ts'
 import { resourcesIn } from './resources.ts'
 
@@ -63,4 +64,15 @@ test('a state tells its resources by address, and none of its secrets', async ()
 test('what is not a state tells nothing', async () => {
   for (const text of ['', 'null', '[]', '{"resources":"x"}', '{"resources":[{"type":"a","name":"b"}]}'])
     assert.deepEqual(await resourcesIn(text, newId(), '', 'x'), [], text)
+})
+
+test('a large state is parsed in a thread, and one that is too large is not listed', async (t) => {
+  const longest = longestParsed(t)
+  const list = (values: number) => {
+    const text = `{"more":[${'{},'.repeat(values)}{}],${state.slice(1)}`
+    return resourcesIn(text, newId(), '2026-01-01T00:00:00.000Z', 'x')
+  }
+  assert.equal((await list(500_000)).length, 4)
+  await assert.rejects(async () => list(4_000_000), { code: 'state_too_large' })
+  assert.ok(longest() < 2 * state.length, 'only what is shown comes back')
 })
