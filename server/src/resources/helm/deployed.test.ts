@@ -10,6 +10,7 @@ import { createFakeEngines } from '../../../test/support/docker/fake-engines.ts'
 import { startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
 import { createFakeHelm, fakeChart } from '../../../test/support/kubernetes/fake-helm.ts'
 import { until } from '../../../test/support/until.ts'
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { releaseOf } from '../../runtimes/kubernetes/helm/own-objects.ts'
 
 const kubernetes = await startMemoryCluster()
@@ -276,13 +277,11 @@ test('what a chart has claimed is a volume of its service, stopped or not, and d
 test('a run that was killed while helm worked is settled, and a canceled first one leaves nothing', async () => {
   const service = await newHelm()
   const path = `/helm/${service.id}`
-  const hanging = Promise.withResolvers<void>()
-  helm.during = () => hanging.promise
+  helm.during = (signal) => untilAborted(new Promise<never>(() => {}), signal)
   await must('POST', `${path}/deploy`, {})
   await until(async () => helm.revisions(releaseOf(service.id))[0]?.status === 'pending-upgrade', { what: 'helm' })
   helm.during = async () => {}
   await must('POST', `/environment/${service.environment.id}/cancelDeployment`, {})
-  hanging.reject(new Error('killed'))
   await atRest(path, 'CANCELED')
   assert.deepEqual(helm.revisions(releaseOf(service.id)), [])
   assert.equal(found(service, 'ConfigMap', 'shop'), undefined)

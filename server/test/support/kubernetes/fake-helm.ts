@@ -24,8 +24,8 @@ export interface FakeHelm {
   ran: string[]
   /** Of a release, the newest first. */
   revisions(release: string): Revision[]
-  /** Called before an upgrade ends; what it throws kills the run there. */
-  during: () => Promise<void>
+  /** Called before an upgrade ends, with what ends helm; what it throws kills the run there. */
+  during: (signal: AbortSignal) => Promise<void>
 }
 
 const failed = (message: string): never => {
@@ -77,7 +77,11 @@ export const createFakeHelm = (cluster: MemoryCluster): FakeHelm => {
   }
   const live = (release: string): Revision | undefined => kept(release).find(({ status }) => status === 'deployed')
 
-  const upgrade = async (args: readonly string[], files: ReadonlyMap<string, string | Buffer>): Promise<string> => {
+  const upgrade = async (
+    args: readonly string[],
+    files: ReadonlyMap<string, string | Buffer>,
+    signal: AbortSignal,
+  ): Promise<string> => {
     const [, , release = '', folder = ''] = args
     const namespace = optionOf(args, '--namespace')
     const objects = [...files]
@@ -96,7 +100,7 @@ export const createFakeHelm = (cluster: MemoryCluster): FakeHelm => {
       objects.filter((each) => !isHook(each)),
       before?.objects ?? [],
     )
-    await fake.during()
+    await fake.during(signal)
     if (objects.some(({ metadata }) => metadata.annotations?.['fake/fails'] !== undefined)) {
       next.status = 'failed'
       if (before === undefined) uninstall(release, namespace)
@@ -147,13 +151,17 @@ export const createFakeHelm = (cluster: MemoryCluster): FakeHelm => {
       .join('')
   }
 
-  const run = async (args: readonly string[], files: ReadonlyMap<string, string | Buffer>): Promise<string> => {
+  const run = async (
+    args: readonly string[],
+    files: ReadonlyMap<string, string | Buffer>,
+    signal: AbortSignal,
+  ): Promise<string> => {
     const [verb = '', first = '', second = ''] = args
     const namespace = optionOf(args, '--namespace')
     if (!['show', 'template', 'history', 'get'].includes(verb)) fake.ran.push(verb)
     if (verb === 'show') return first === 'crds' ? '' : (await filesOf(files.get(second) as Buffer)).get('Chart.yaml')!
     if (verb === 'template') return template(args, files)
-    if (verb === 'upgrade') return upgrade(args, files)
+    if (verb === 'upgrade') return upgrade(args, files, signal)
     if (verb === 'history') return kept(first).length === 0 ? failed('release: not found') : JSON.stringify(kept(first))
     if (verb === 'get')
       return kept(second)[0]!
@@ -179,7 +187,7 @@ export const createFakeHelm = (cluster: MemoryCluster): FakeHelm => {
             files.set(`/${name}`, content)
             return `/${name}`
           },
-          run: (args) => run(args, files),
+          run: (args, { signal = new AbortController().signal }) => run(args, files, signal),
         }
         return work(session)
       },
