@@ -2,6 +2,7 @@
 import type { Context } from '../api/operations/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
+import { createSemaphore } from '../lib/concurrency/semaphore.ts'
 import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { DeploymentError, notFound, unavailable } from '../lib/errors.ts'
 import { idOf } from '../lib/ids.ts'
@@ -109,10 +110,14 @@ const lastLines = async (context: Context) => {
   return { results: results.slice(-tail) }
 }
 
-interface Following {
-  clock: Clock
+/** What all live logs of one organization share. */
+interface Shared {
   pace: Pace
+  /** The search for the first lines of a filter: one at a time. */
+  inTurn: ReturnType<typeof createSemaphore>
 }
+
+type Following = Shared & { clock: Clock }
 
 /** Follows lines across restarts and new versions until aborted; begins with the last ones, or after a time. */
 async function* follow(
@@ -151,7 +156,8 @@ async function* followWanted(
   signal: AbortSignal,
 ): AsyncIterable<LogLine> {
   const now = following.clock.now().toISOString()
-  const before = await readTail(runtime, service, searchedLines, following.pace)
+  const search = (): Promise<LogLine[]> => readTail(runtime, service, searchedLines, following.pace)
+  const before = await following.inTurn(service.serviceId, search, { signal })
   yield* before.filter(isWanted).slice(tail === 0 ? before.length : -tail)
   for await (const line of follow(runtime, following, service, { since: before.at(-1)?.at ?? now }, signal))
     if (isWanted(line)) yield line
@@ -169,10 +175,11 @@ export const sendLines = async (
     const tail = streamTailOf(context as Context)
     const { runtime, key } = await placeOf(parts, node.id)
     const { clock } = parts
-    const pace = parts.streams.share(`lines of ${node.organizationId}`, () =>
-      createPace(clock, linesPerSecond, mostLinesAtOnce),
+    const shared = parts.streams.share(
+      `lines of ${node.organizationId}`,
+      (): Shared => ({ pace: createPace(clock, linesPerSecond, mostLinesAtOnce), inTurn: createSemaphore(1) }),
     )
-    const following = { clock, pace }
+    const following = { clock, ...shared }
     const lines =
       isWanted === null
         ? follow(runtime, following, key, { tail }, sink.gone)
