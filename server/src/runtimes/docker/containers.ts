@@ -222,10 +222,10 @@ export const createContainers = ({
       return tasks ? rows : rows.filter((row) => taskOf(row) === undefined)
     },
     async describe(rows) {
-      const found: Instance[] = []
+      let found: Instance[] = []
       // In their order, and not all at once: each that is down costs a call.
       for (let at = 0; at < rows.length; at += describedAtOnce)
-        found.push(...(await Promise.all(rows.slice(at, at + describedAtOnce).map(describeOne))))
+        found = found.concat(await Promise.all(rows.slice(at, at + describedAtOnce).map(describeOne)))
       return found
     },
     inspect,

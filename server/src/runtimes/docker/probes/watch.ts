@@ -68,6 +68,52 @@ const probeIn = (row: ContainerRow, label: string, { endpoints }: Instance): Pro
   return probe === null || (probe.check.kind !== 'exec' && endpoints[probe.check.port] === undefined) ? null : probe
 }
 
+/** Until it succeeds or `ended`: what an error ended for good would leave its instance unwatched. */
+const createPersist =
+  ({ clock, log }: Pick<WatchParts, 'clock' | 'log'>) =>
+  async (work: (isAgain: boolean) => Promise<void>, what: object, ended: AbortSignal): Promise<void> => {
+    for (let isAgain = false; ; isAgain = true) {
+      try {
+        return await work(isAgain)
+      } catch (error) {
+        // A container that is gone needs nothing any more.
+        if (ended.aborted || isEngineError(error, 404)) return
+        log.warn({ err: error, ...what }, `watching goes on in ${retryPauseMs / 1000} s`)
+        await clock.sleep(retryPauseMs, ended)
+      }
+    }
+  }
+
+/** One call after the other, however often it is asked for; `persist` goes on after errors. */
+const createAgain = (
+  clock: Pick<Clock, 'sleep'>,
+  signal: AbortSignal,
+  call: () => Promise<void>,
+  persist: (work: () => Promise<void>) => Promise<void>,
+): (() => void) => {
+  let isUnderWay = false
+  let isMore = false
+  const callAll = async (): Promise<void> => {
+    for (isMore = true; isMore; ) {
+      isMore = false
+      await call()
+      if (isMore) await clock.sleep(againMs, signal)
+    }
+  }
+  const again = (): void => {
+    isMore = true
+    if (isUnderWay) return
+    isUnderWay = true
+    void persist(callAll)
+      .catch(() => {})
+      .finally(() => {
+        isUnderWay = false
+        if (isMore && !signal.aborted) again()
+      })
+  }
+  return again
+}
+
 /** See `Runtime.keepAlive`. */
 export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): Promise<void> => {
   const { engine, containers, events, hooks, readiness, troubles, clock, log } = parts
@@ -95,19 +141,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     }
   }
 
-  /** Until it succeeds or `ended`: what an error ended for good would leave its instance unwatched. */
-  const persist = async (work: (isAgain: boolean) => Promise<void>, what: object, ended: AbortSignal) => {
-    for (let isAgain = false; ; isAgain = true) {
-      try {
-        return await work(isAgain)
-      } catch (error) {
-        // A container that is gone needs nothing any more.
-        if (ended.aborted || isEngineError(error, 404)) return
-        log.warn({ err: error, ...what }, `watching goes on in ${retryPauseMs / 1000} s`)
-        await clock.sleep(retryPauseMs, ended)
-      }
-    }
-  }
+  const persist = createPersist(parts)
 
   const begin = (row: ContainerRow, isFresh: boolean, isRestarted: boolean): void => {
     const controller = new AbortController()
@@ -139,27 +173,12 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
         begin(withOurLabels(row), isFresh, false)
   }
 
-  let isFinding = false
-  let isMore = false
-  /** One call after the other, however many were started meanwhile. */
-  const findAgain = (): void => {
-    isMore = true
-    if (isFinding) return
-    isFinding = true
-    const findAll = async (): Promise<void> => {
-      for (isMore = true; isMore; ) {
-        isMore = false
-        await findNew(true)
-        if (isMore) await clock.sleep(againMs, signal)
-      }
-    }
-    void persist(findAll, {}, signal)
-      .catch(() => {})
-      .finally(() => {
-        isFinding = false
-        if (isMore && !signal.aborted) findAgain()
-      })
-  }
+  const findAgain = createAgain(
+    clock,
+    signal,
+    () => findNew(true),
+    (work) => persist(work, {}, signal),
+  )
 
   const { promise: lost, reject } = Promise.withResolvers<never>()
   lost.catch(() => {})
