@@ -21,7 +21,10 @@ const toldOf = async (pieces: Iterable<Buffer>): Promise<{ events: ContainerEven
 test('of a large event only what is kept is parsed here, and one with too many values ends the stream', async (t) => {
   const longest = longestParsed(t)
   const eventWith = (values: number): Buffer => {
-    const actor = { ID: 'a', Attributes: { name: 'slipway-x', [labels.service]: 's', [labels.revision]: 'r', other: 'o' } }
+    const actor = {
+      ID: 'a',
+      Attributes: { name: 'slipway-x', [labels.service]: 's', [labels.revision]: 'r', other: 'o' },
+    }
     const text = JSON.stringify({ Action: 'start', timeNano: 1e18, Actor: actor })
     return Buffer.from(`{"more":[${'{},'.repeat(values)}{}],${text.slice(1)}\n`)
   }
