@@ -236,6 +236,36 @@ test('a copy that is put back touches nothing that was made since; adopted, it s
   await slipway.remove()
 })
 
+test('an environment that is deleted leaves the volume of an orphan in it, and goes with that', { skip }, async () => {
+  const { slipway, must, clusterId, keeping, plain, newEnvironment } = await begin()
+  const known = await newEnvironment('half known')
+  await plain(known, 'plain')
+  const old = newCopyPlace()
+  await makeCopy(slipway, old)
+  const unknown = await keeping(known, 'unknown')
+  await must('POST', `/container/${unknown}/stop`)
+  assert.equal(await settleAt(slipway, `/container/${unknown}`), 'STOPPED')
+  const claims = await standingClaims(known)
+  assert.equal(claims.length, 1)
+
+  await putBack(slipway, old)
+  assert.deepEqual(namesIn(await untilHeld(slipway, clusterId)), [`SERVICE ${unknown}`])
+  await choose(slipway, clusterId, 'ignore')
+  await must('DELETE', `/environment/${known}`)
+  await until(async () => (await slipway.api('GET', `/environment/${known}`)).status === 404, {
+    ...patience,
+    what: 'the end of the environment',
+  })
+  // Nothing runs in it, and its record asks for the namespace.
+  assert.deepEqual(await standingClaims(known), claims)
+  const listed = await readOrphans(slipway, clusterId)
+  assert.deepEqual(namesIn(listed), [`SERVICE ${unknown}`])
+  assert.notEqual(listed.results[0].ignored_at, null)
+  await must('POST', `/cluster/${clusterId}/orphans/remove`, { ids: [unknown] })
+  await until(() => isGone(known), { ...patience, what: 'the namespace to be gone' })
+  await slipway.remove()
+})
+
 const conflictOf = async (slipway: Slipway, clusterId: string): Promise<string | null> =>
   (await readOrphans(slipway, clusterId)).conflict?.code ?? null
 
