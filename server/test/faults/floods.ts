@@ -30,6 +30,9 @@ interface Attack {
   meets: RegExp
   connections: number
   requests: Request[]
+  /** Done before the quiet measurement, and after it. */
+  prepare?(): Promise<unknown>
+  begin?(): Promise<unknown>
 }
 
 /** The loads are other machines' in real life: here they yield to the server. */
@@ -121,8 +124,52 @@ const look = async ({ url, pid }: Slipway, neighbour: Neighbour): Promise<Figure
 
 const json = 'application/json'
 
+/** Prints as fast as its fifth of a processor allows. */
+const chatty = (): Record<string, string> => ({
+  Dockerfile: ['FROM busybox:1', `CMD ["yes", "${'a line of a log '.repeat(6)}"]`, ''].join('\n'),
+})
+
+/** Forty clients that follow the log of a service which prints without end. */
+const liveLogs = async (scene: Scene, place: Place, headers: Record<string, string>): Promise<Attack> => {
+  const { slipway, send } = scene
+  const { id } = await send('POST', `/environment/${place.environmentId}/application`, {
+    ...{ name: 'chatty', build_mode: 'DOCKER', dockerfile_path: 'Dockerfile', cpu: 200, memory: 16, healthchecks: {} },
+    git_repository: { url: await scene.repository('chatty', chatty()), branch: 'main' },
+  })
+  return {
+    name: 'live logs, forty at once',
+    meets: /a line of a log/,
+    connections: 40,
+    requests: [{ url: `${slipway.url}/application/${id}/log/stream`, headers }],
+    async prepare() {
+      await deploy(slipway, id)
+      assert.equal(await settle(slipway, id), 'DEPLOYED')
+    },
+  }
+}
+
+/** A cluster whose engine floods the server by itself, once it is connected. */
+const clusterOf = ({ slipway, send }: Scene, organizationId: string, engine: Json, headers: Record<string, string>): Attack => {
+  const path = `/organization/${organizationId}`
+  const begin = async (): Promise<void> => {
+    const { id, name } = await send('POST', `${path}/onPremise/credentials`, engine)
+    await send('POST', `${path}/cluster`, {
+      ...{ name: 'flooding', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'on-premise' },
+      cloud_provider_credentials: { cloud_provider: 'ON_PREMISE', credentials: { id, name }, region: 'unknown' },
+    })
+  }
+  return {
+    ...{ name: 'events and 19,000 containers of an engine', meets: /flooding/, connections: 1, begin },
+    requests: [{ url: `${slipway.url}${path}/cluster`, headers }],
+  }
+}
+
 /** What B and strangers send; `folder` keeps the bodies. */
-const attacks = async (scene: Scene, folder: string, peer: string, engine: Json): Promise<Attack[]> => {
+const attacks = async (
+  scene: Scene,
+  folder: string,
+  { peer, engine, floodingEngine }: { peer: string; engine: Json; floodingEngine: Json },
+): Promise<Attack[]> => {
   const { slipway, send } = scene
   const { url, routerPort } = slipway
   const organization = await send('POST', '/organization', { name: 'hostile', plan: 'FREE' })
@@ -229,7 +276,10 @@ const attacks = async (scene: Scene, folder: string, peer: string, engine: Json)
       headers: { host: hosts[n % hosts.length]!, authorization: `Basic ${btoa(`user:wrong${n}`)}` },
     })),
   }
-  return [bodies, indexes, deliveries, answers, engines, pages, strangers, passwords]
+  return [bodies, indexes, deliveries, answers, engines, pages, strangers, passwords].concat([
+    await liveLogs(scene, place, headers),
+    clusterOf(scene, organization.id, floodingEngine, headers),
+  ])
 }
 
 const most = { slowerMs: 50, grownMb: 150 }
@@ -238,8 +288,10 @@ const most = { slowerMs: 50, grownMb: 150 }
 const measure = async (slipway: Slipway, neighbour: Neighbour, attack: Attack, folder: string) => {
   const config = join(folder, 'attack.json')
   writeFileSync(config, JSON.stringify(attack))
+  await attack.prepare?.()
   const quiet = await look(slipway, neighbour)
   const quietMb = residentMb(slipway.pid())
+  await attack.begin?.()
   const client = start('./flood-client.ts', [config])
   const busy = await look(slipway, neighbour)
   const { counts, firsts } = JSON.parse(await end(client)) as { counts: object; firsts: object }
@@ -277,21 +329,28 @@ const attackAll = async (scene: Scene, folder: string): Promise<string> => {
   const authority = await createAuthority()
   const [server, client] = [await authority.sign('IP:127.0.0.1'), await authority.sign()]
   for (const [name, text] of Object.entries(server)) writeFileSync(join(folder, name), text)
-  const peer = start('./hostile-peer.ts', [join(folder, 'cert'), join(folder, 'key')])
+  const [peer, flooding] = ['./hostile-peer.ts', './flooding-engine.ts'].map((script) =>
+    start(script, [join(folder, 'cert'), join(folder, 'key')]),
+  )
   try {
-    const [plain, tls] = (await firstLine(peer)).split(' ')
-    const engine = {
-      ...{ name: 'large', engine_url: `tcp://127.0.0.1:${tls}`, engine_ca_certificate: authority.ca },
+    const [plain, tls] = (await firstLine(peer!)).split(' ')
+    const engine = (name: string, port: string | undefined) => ({
+      ...{ name, engine_url: `tcp://127.0.0.1:${port}`, engine_ca_certificate: authority.ca },
       ...{ engine_client_certificate: client.cert, engine_client_key: client.key },
+    })
+    const peers = {
+      peer: `http://127.0.0.1:${plain}`,
+      engine: engine('large', tls),
+      floodingEngine: engine('flooding', await firstLine(flooding!)),
     }
     const neighbour = await neighbourOf(scene)
     const told: string[] = []
-    for (const attack of await attacks(scene, folder, `http://127.0.0.1:${plain}`, engine))
+    for (const attack of await attacks(scene, folder, peers))
       told.push(await hold(scene.slipway, neighbour, attack, folder))
     if (told.some((line) => line.includes('NOT HELD'))) throw new Error(told.join('\n'))
     return told.join('\n')
   } finally {
-    await end(peer)
+    await Promise.all([peer, flooding].map((child) => end(child!)))
     authority.close()
   }
 }
@@ -299,7 +358,7 @@ const attackAll = async (scene: Scene, folder: string): Promise<string> => {
 const floods: Fault = {
   id: 'F29',
   title: 'what one organization or a stranger floods, another organization does not feel',
-  deadlineMs: 900_000,
+  deadlineMs: 1_200_000,
   run: () =>
     withScene({ env: { SLIPWAY_RATE_LIMIT: '600' } }, async (scene) => {
       const folder = mkdtempSync(join(tmpdir(), 'slipway-floods-'))
