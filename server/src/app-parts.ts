@@ -20,13 +20,13 @@ import type { Engines } from './clusters/engines.ts'
 import { readWriter } from './clusters/lines/writer.ts'
 import { createServers, type ServersParts } from './clusters/servers.ts'
 import { createSharedRouter, type SharedRouter } from './clusters/shared-router.ts'
-import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
-import { readGitCredentials } from './deployments/images/git-credentials.ts'
+import { readGitCredentials } from './deployments/credentials/git-credentials.ts'
 import {
   readRegistryCredentials,
   readRegistryLogins,
   readRegistryPlace,
-} from './deployments/images/registry-credentials.ts'
+} from './deployments/credentials/registry-credentials.ts'
+import { createDeploymentEngine, type DeploymentEngine } from './deployments/engine.ts'
 import { ownPortsOf } from './deployments/traffic/port-claims.ts'
 import { type DockerMachine, type DockerTarget, openDockerMachine } from './docker-machine.ts'
 import { markOf } from './images/organization-images.ts'
@@ -241,6 +241,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     ...foundation,
     clusters,
     builder,
+    repositories,
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),

@@ -14,6 +14,7 @@ import { deflateSync, gzipSync } from 'node:zlib'
 import { pktLine } from '../src/api/git-door/pkt-lines.ts'
 import { openGitPlace } from '../src/builds/git/place.ts'
 import { removeTrees } from '../src/builds/git/process.ts'
+import { dropLeftPacks } from '../src/builds/pushed/rows.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { createLog } from '../src/lib/log.ts'
 import { usualLimits } from '../src/limits/limits.ts'
@@ -456,7 +457,7 @@ test('a client that goes away, a lease of a dead server and a delete in the midd
   )
   const pushed = await client.push()
   assert.equal(pushed.code, 0, pushed.stderr)
-  await api.parts.deployments.own.forget()
+  await dropLeftPacks(database)
   assert.equal(await packsOf(scene), 1)
 
   const next = await client.commit({ 'a.txt': 'y' })

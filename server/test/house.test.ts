@@ -94,7 +94,7 @@ hold(
   },
 )
 
-const pureNames = ['describe.ts', 'resolve.ts', 'states.ts', 'stages.ts', 'plan.ts']
+const pureNames = ['describe.ts', 'resolve.ts', 'states.ts', 'stages.ts', 'plan.ts', 'version-change.ts']
 
 hold(
   'pure files import types, lib and the table of kinds only',
@@ -420,7 +420,7 @@ hold(
     const isOutside = outside.some((folder) => path.startsWith(`${folder}/`)) && !shortTexts.includes(path)
     if (!isProgram(file)) return []
     if (isOutside && splitsLines.test(text)) return [`${file.path} splits lines: use splitLines or readLines`]
-    return splitsPieces.test(text) && path !== 'deployments/run/log.ts'
+    return splitsPieces.test(text) && path !== 'deployments/progress/log.ts'
       ? [`${file.path} splits pieces of a stream: use readLines`]
       : []
   },

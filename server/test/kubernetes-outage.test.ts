@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import { attempt } from '../src/deployments/run/steps.ts'
+import { attempt } from '../src/deployments/progress/steps.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createKubernetesApi } from '../src/lib/kubernetes/kubernetes-api.ts'

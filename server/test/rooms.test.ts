@@ -19,6 +19,20 @@ const loose = '*.ts'
 const ranks: Record<string, string[][]> = {
   certificates: [[loose], ['dns']],
   clusters: [[loose], ['lines'], ['local.ts']],
+  deployments: [
+    ['engine.ts'],
+    ['adoption'],
+    ['reconcile'],
+    ['run', 'plan', 'pushes'],
+    ['charts', 'tasks', 'scaling'],
+    ['images'],
+    ['release', 'request', 'git-hosts'],
+    ['progress', 'credentials'],
+    ['status'],
+    ['desired'],
+    ['parts.ts'],
+    ['traffic', 'deployments.ts'],
+  ],
   lib: [['docker', 'kubernetes'], [loose, 'foreign-text', 'net'], ['concurrency'], ['time']],
   store: [[loose], ['keys', 'postgres'], ['database.ts'], ['locks.ts']],
   variables: [[loose], ['external'], ['resolve.ts']],
@@ -53,7 +67,10 @@ const judge = ({ path, text }: SourceFile): string[] => {
     .filter((problem) => problem !== null)
 }
 
-const file = (path: string, ...lines: string[]): SourceFile => ({ path: `${base}${path}`, text: `${lines.join('\n')}\n` })
+const file = (path: string, ...lines: string[]): SourceFile => ({
+  path: `${base}${path}`,
+  text: `${lines.join('\n')}\n`,
+})
 
 test('the rooms of a top folder import one way', () => {
   const bad = [

@@ -5,6 +5,7 @@ import type { Clusters } from '../clusters/clusters.ts'
 import type { DatabaseModules } from '../clusters/database-modules.ts'
 import type { ClusterModules } from '../clusters/modules.ts'
 import type { Deployments } from '../deployments/deployments.ts'
+import type { OwnPushes } from '../deployments/pushes/own.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
@@ -84,7 +85,8 @@ export interface ApiSettings {
 export interface Parts {
   database: Database
   sealer: Sealer
-  deployments: Deployments
+  /** `own`: pushes to the repositories that applications have on this server. */
+  deployments: Deployments & { readonly own: OwnPushes }
   builder: Builder
   /** Those that applications have on this server; absent if it keeps none. */
   repositories?: Repositories | undefined

@@ -8,11 +8,6 @@ import type { AppSettings } from '../runtimes/apps.ts'
 import type { ChartChange, ChartSettings, Scaling, Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
-import type { OwnPushes } from './pushes/own.ts'
-import type { Problem, Restarts } from './status/problems.ts'
-import type { Output } from './tasks/outputs.ts'
-
-export type { Accepted, OwnApplication, OwnPush, OwnPushes, OwnRef } from './pushes/own.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
@@ -149,6 +144,13 @@ export type Tasks = Readonly<Record<string, TaskSpec>>
 /** The name of the task of a service that runs nothing else. */
 export const mainTask = 'main'
 
+/** What a program leaves at its end for the services beside its own. */
+export interface Output {
+  name: string
+  value: string
+  sensitive: boolean
+}
+
 /** What a kind of resource gives the engine, made from its configuration. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
@@ -232,6 +234,24 @@ export interface AcceptedDeployment {
   executionId: string
   /** RFC 3339 UTC. */
   createdAt: string
+}
+
+/** A machine's word, and one plain sentence or two. */
+export interface Problem {
+  code: string
+  message: string
+  /** Only as long as this deployment is under way. */
+  deploymentId?: string
+}
+
+/** How an instance of the version that runs ended last. */
+export interface Restarts {
+  restart_count: number
+  exit_code: number
+  oom_killed: boolean
+  /** RFC 3339. */
+  last_exit_at: string
+  message: string
 }
 
 /** The public status record of one service (specification 2.5). */
@@ -359,8 +379,6 @@ export const versionChoiceOf = (
 }
 
 export interface Deployments {
-  /** Pushes to the repositories that applications have on this server. */
-  readonly own: OwnPushes
   /**
    * Writes the deployment, the new service states and the STARTED events in `tx`, and wakes a worker at its commit.
    * A request that equals one still QUEUED joins it. 409 for a service that is being deleted. 400 for a deploy of what

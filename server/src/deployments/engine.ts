@@ -14,7 +14,8 @@ import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { imageLeases } from './pushes/image-rows.ts'
 import { startImages } from './pushes/images.ts'
-import { createOwnPushes, ownLeases } from './pushes/own.ts'
+import { createOwnPushes, type OwnPushes, ownLeases } from './pushes/own.ts'
+import { startPacks } from './pushes/own-packs.ts'
 import { startPushes } from './pushes/pushes.ts'
 import { watchLeases } from './pushes/rows.ts'
 import { statusLeases } from './pushes/status-rows.ts'
@@ -31,6 +32,8 @@ import { createStatuses } from './status/status.ts'
 import { startScheduler } from './tasks/scheduler.ts'
 
 export interface DeploymentEngine extends Deployments {
+  /** Pushes to the repositories that applications have on this server. */
+  readonly own: OwnPushes
   start(): Promise<void>
   /** Ends at a step's border and gives the leases back; the next start goes on. */
   stop(): Promise<void>
@@ -72,8 +75,9 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       const pushes = await startPushes(parts, worker, { request, cancel })
       const statuses = await startStatuses(parts, worker)
       const images = await startImages(parts, worker, { request })
+      const packs = startPacks(parts)
       ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
-      ends.push(pushes.stop, statuses.stop, images.stop)
+      ends.push(pushes.stop, statuses.stop, images.stop, packs.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))

@@ -1,11 +1,13 @@
 /** What the deployment engine works with; wired once in app.ts. */
-import type { Builder } from '../builds/builder.ts'
+import type { Builder, GitSource } from '../builds/builder.ts'
+import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'
 import type { DatabaseModules } from '../clusters/database-modules.ts'
 import type { Kind } from '../kinds.ts'
 import type { KeyedLock } from '../lib/concurrency/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
+import type { Secret } from '../lib/secret.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Limits } from '../limits/limits.ts'
@@ -13,14 +15,51 @@ import type { Router } from '../router/router.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import type { SecretManagers } from '../variables/external/managers.ts'
+import type { ExternalReference } from '../variables/resolve.ts'
 import type { EnqueueDeploymentEvent } from '../webhooks/webhooks.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import type { DeployableKind } from './deployments.ts'
-import type { GitAccess, GitTokenUse } from './images/git-credentials.ts'
-import type { RegistryCredentials } from './images/registry-credentials.ts'
-import type { EffectiveVariables } from './release/workload.ts'
-import type { VolumeSizes } from './request/volume-sizes.ts'
+
 import type { PortRoom } from './traffic/port-claims.ts'
+
+/** The part of a resolved environment that a deployment needs. */
+export interface EffectiveVariables {
+  env: Record<string, string>
+  files: { path: string; content: string }[]
+  secretValues: string[]
+  /** Where each key of `env` is defined. */
+  origins: Record<string, { scope: string }>
+  /** Keys whose values are in secret managers. Without `value` it has not been read: `env` has the reference. */
+  external?: readonly (ExternalReference & { value?: string })[]
+  /** The same with these values, by the ids of their variables. */
+  fill?(values: ReadonlyMap<string, string>): EffectiveVariables
+  /** What counts as the configuration where that is not the values: references to secrets outside. */
+  asWritten?: Pick<EffectiveVariables, 'env' | 'files' | 'external'>
+  /** Keys without a value: what they refer to is not there. */
+  leftOut?: readonly string[]
+}
+
+export interface GitTokenUse {
+  organizationId: string
+  gitTokenId: string
+  /** The repository. */
+  url: string
+  /** An administrator of the organization has just named this repository. */
+  isApproved?: boolean
+}
+
+export interface GitAccess {
+  credentials: GitSource['credentials']
+  /** A sentence for a token that expires soon. */
+  warning: string | null
+}
+
+export interface RegistryCredentials {
+  url: string
+  /** Both null if images are pulled without a login. */
+  username: string | null
+  password: Secret<string> | null
+}
 
 export interface ScaleTimes {
   /** How long nobody asks for a service before it sleeps; 0: it never does. */
@@ -35,6 +74,8 @@ export interface DeploymentParts {
   sealer: Sealer
   clusters: Clusters
   builder: Builder
+  /** Repositories of applications on this server itself; without them nobody can push to it. */
+  repositories?: Pick<Repositories, 'intake'> | undefined
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
   /**
@@ -71,7 +112,7 @@ export interface DeploymentParts {
   /** How many deployments run at once on each cluster, beside the first ones of organizations that have none under way. */
   concurrency: number
   /** Whether a service needs a cluster that limits its volumes; `auto` without. */
-  volumeSizes?: VolumeSizes | undefined
+  volumeSizes?: 'auto' | 'enforce' | undefined
   /** How long a deployment waits for an engine that does not answer; the usual without. */
   engineWaitMs?: number | undefined
   /** Says which services are asked for; without it none sleeps. */

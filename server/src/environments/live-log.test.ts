@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { type Heard, hearEvents, hearSocket } from '../../test/support/streams.ts'
 import { until } from '../../test/support/until.ts'
-import { createDeploymentLog, writeRunLines } from '../deployments/run/log.ts'
+import { createDeploymentLog, writeRunLines } from '../deployments/progress/log.ts'
 import { newId } from '../lib/ids.ts'
 import { systemClock } from '../lib/time/clock.ts'
 

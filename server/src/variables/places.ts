@@ -141,7 +141,7 @@ export const siblingsColumns = `
   (select coalesce(json_object_agg(environment_id, services), '{}') from sibling) as siblings,
   ${publishedHostSql} as outside_host`
 
-/** The alias that every service has on its environment's network whatever its name is (deployments/release/workload.ts). */
+/** The alias that every service has on its environment's network whatever its name is (deployments/desired/workload.ts). */
 const internalHost = (serviceId: string): string => `service-${serviceId}`
 
 const outputOf = ({ outputs }: ServiceRow, name: string, opened: Record<string, string>): string => {

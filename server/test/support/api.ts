@@ -19,9 +19,9 @@ import { learnCapacity } from '../../src/clusters/capacity.ts'
 import { createClusters } from '../../src/clusters/clusters.ts'
 import type { Engines } from '../../src/clusters/engines.ts'
 import type { KubernetesServices } from '../../src/clusters/kubernetes.ts'
+import { readGitCredentials } from '../../src/deployments/credentials/git-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from '../../src/deployments/credentials/registry-credentials.ts'
 import { createDeploymentEngine, type DeploymentEngine } from '../../src/deployments/engine.ts'
-import { readGitCredentials } from '../../src/deployments/images/git-credentials.ts'
-import { readRegistryCredentials, readRegistryLogins } from '../../src/deployments/images/registry-credentials.ts'
 import type { DeploymentParts, ScaleTimes } from '../../src/deployments/parts.ts'
 import { ownPortsOf } from '../../src/deployments/traffic/port-claims.ts'
 import { createKeyedLock } from '../../src/lib/concurrency/keyed-lock.ts'
@@ -210,12 +210,16 @@ const createParts = async (
   await clusters.start()
   // What the engine has is known from the first request on, also where no engine looks after it.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
+  const sources = git
+    ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })
+    : null
   const engineParts: DeploymentParts = {
     database,
     sealer,
     outbound,
     clusters,
     builder,
+    repositories: sources?.repositories,
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
@@ -238,9 +242,6 @@ const createParts = async (
     log,
   }
   const engine = createDeploymentEngine(engineParts)
-  const sources = git
-    ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })
-    : null
   const parts: Parts = {
     database,
     sealer,

@@ -10,12 +10,10 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { internalUrlOf } from '../../builds/git/names.ts'
 import { atMost } from '../../builds/pushed/intake.ts'
-import type { OwnApplication } from '../../deployments/deployments.ts'
-import { tidyRepositories } from '../../deployments/pushes/own-packs.ts'
+import type { OwnApplication } from '../../deployments/pushes/own.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { drained } from '../../lib/drained.ts'
 import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
-import { createLoop } from '../../work/loop.ts'
 import { toApiError } from '../answer-error.ts'
 import { unauthorized } from '../auth/auth.ts'
 import { actorOf } from '../auth/principal.ts'
@@ -38,8 +36,6 @@ const fetchesEach = 4
 /** A client may read as slowly as it likes: with first ones of other organizations. */
 const mostFetches = 48
 const aliveMs = 10_000
-const minuteMs = 60_000
-const hourMs = 3_600_000
 const closeMs = 3000
 
 export interface DoorParts {
@@ -218,25 +214,6 @@ const answerError = (parts: Parts, error: unknown, request: FastifyRequest, repl
   reply.code(status).headers(headers).type('text/plain; charset=utf-8').send(`${message}\n`)
 }
 
-const forgetLeft = ({ parts }: DoorParts) =>
-  createLoop(parts, {
-    name: 'packs of broken pushes',
-    periodMs: hourMs,
-    waits: true,
-    failed: 'packs of broken pushes could not be deleted',
-    run: () => parts.deployments.own.forget(),
-  })
-
-const mergePacks = ({ parts }: DoorParts) =>
-  createLoop(parts, {
-    name: 'packs of repositories',
-    periodMs: minuteMs,
-    waits: true,
-    failed: 'packs of repositories could not be merged',
-    run: (signal) =>
-      tidyRepositories({ ...parts, repositories: parts.repositories!, limits: parts.settings.limits }, signal),
-  })
-
 export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise<void> => {
   const { parts } = door
   const open = new Map<FastifyReply, () => void>()
@@ -269,5 +246,4 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
       },
     })
   })
-  for (const loop of [forgetLeft(door), mergePacks(door)]) app.addHook('onClose', loop.stop)
 }

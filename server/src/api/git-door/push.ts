@@ -5,8 +5,8 @@
  * the deployment goes on.
  */
 import { atMost } from '../../builds/pushed/intake.ts'
-import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/deployments.ts'
 import { type Ending, followDeployment } from '../../deployments/pushes/follow.ts'
+import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/pushes/own.ts'
 import type { Pusher } from '../../deployments/pushes/request-push.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { ApiError } from '../../lib/errors.ts'

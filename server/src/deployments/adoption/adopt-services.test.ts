@@ -6,10 +6,10 @@ import { standIn } from '../../../test/support/stand-in.ts'
 import { until } from '../../../test/support/until.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { newId } from '../../lib/ids.ts'
+import { readRecord, writeRecord } from '../release/record.ts'
 import { currentRelease, openRelease } from '../release/releases.ts'
 import { adopt } from './adopt.ts'
 import { adoptServices, type FoundService } from './adopt-services.ts'
-import { readRecord, writeRecord } from './record.ts'
 
 const api = await startApi()
 const { call, database, runtime, engine, parts } = api

@@ -11,7 +11,7 @@ import type { Secret } from '../../lib/secret.ts'
 import { type Database, type Queryable, sqlState } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import { reservedSql } from '../../store/reserved-hosts.ts'
-import { type Rows, readRecord, type ServiceRecord, UnusableRecord } from './record.ts'
+import { type Rows, readRecord, type ServiceRecord, UnusableRecord } from '../release/record.ts'
 import { insertMissing, updateOlder, withFreeNames, writeVariables } from './write-rows.ts'
 
 /** A service as a cluster has it. */

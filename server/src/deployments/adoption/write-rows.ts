@@ -1,6 +1,6 @@
 /** Rows of a record back into their tables: in statements that leave alone what is there and newer. */
 import type { Queryable } from '../../store/database.ts'
-import type { Rows } from './record.ts'
+import type { Rows } from '../release/record.ts'
 
 type Row = Readonly<Record<string, unknown>>
 

@@ -9,14 +9,13 @@ import {
   writeSetValues,
 } from '../../runtimes/kubernetes/helm/set-values.ts'
 import type { ChartContent } from '../../runtimes/runtime.ts'
+import { openGitSource } from '../credentials/git-source.ts'
 import type { BuildSpec, ServiceRequest, Source } from '../deployments.ts'
-import { openGitSource } from '../images/git-source.ts'
 import type { MadeImage } from '../images/make-image.ts'
-import type { DeploymentParts } from '../parts.ts'
+import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
+import { enter, type ServiceRun } from '../progress/service-run.ts'
 import { commitOf } from '../release/next-version.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
-import type { EffectiveVariables } from '../release/workload.ts'
-import { enter, type ServiceRun } from '../run/service-run.ts'
 import { fileOfChart, maxChartBytes, maxChartFiles, packChart, repackChart } from './archive.ts'
 import { createChartRepositoryClient, readChartRepository } from './repositories.ts'
 

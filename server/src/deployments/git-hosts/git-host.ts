@@ -6,7 +6,8 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import type { Database } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
-import { isExpiredSql } from '../images/git-credentials.ts'
+import { isExpiredSql } from '../credentials/git-credentials.ts'
+import { originOf, reachSql, type TokenReach } from '../credentials/origins.ts'
 import {
   type Comment,
   type CommitStatus,
@@ -18,7 +19,6 @@ import {
   lengthOf,
   type PullRequest,
 } from './hosts.ts'
-import { originOf, reachSql, type TokenReach } from './origins.ts'
 import { askHost, GitHostError, type HostRequest, type HostToken } from './request.ts'
 
 export { GitHostError } from './request.ts'

@@ -15,10 +15,10 @@ import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import { OutboundRefused } from '../../lib/net/outbound.ts'
 import type { ImageRequest } from '../../runtimes/images.ts'
+import { repositoryOf } from '../credentials/registry-image.ts'
 import type { DeploymentRequest } from '../deployments.ts'
+import type { RegistryCredentials } from '../parts.ts'
 import { isFinal } from '../status/states.ts'
-import type { RegistryCredentials } from './registry-credentials.ts'
-import { repositoryOf } from './registry-image.ts'
 
 const world: World = await createWorld(await testDatabase())
 const main: TestEngine = createTestEngine(world)

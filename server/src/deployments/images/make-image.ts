@@ -6,8 +6,12 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { AppContent } from '../../runtimes/apps.ts'
 import type { Progress } from '../../runtimes/runtime.ts'
+import { openGitSource } from '../credentials/git-source.ts'
+import { type ImageSource, openRegistry } from '../credentials/registry-image.ts'
 import { needsOwnTool, type Source } from '../deployments.ts'
-import type { DeploymentParts } from '../parts.ts'
+import { hasNoImage } from '../desired/workload.ts'
+import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
+import { enter, type ServiceRun } from '../progress/service-run.ts'
 import { staysAt } from '../release/next-version.ts'
 import {
   currentRelease,
@@ -16,10 +20,6 @@ import {
   type Release,
   type ReleaseSource,
 } from '../release/releases.ts'
-import { type EffectiveVariables, hasNoImage } from '../release/workload.ts'
-import { enter, type ServiceRun } from '../run/service-run.ts'
-import { openGitSource } from './git-source.ts'
-import { type ImageSource, openRegistry } from './registry-image.ts'
 
 const minute = 60_000
 /** A minute more than an engine has for it (images/engine-images.ts). */

@@ -1,8 +1,8 @@
 /** Which pulled images an organization needs on a cluster: those of releases of its services. The rest is removed. */
 import type { Cluster } from '../../clusters/clusters.ts'
 import type { DeploymentParts } from '../parts.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 import { pulledImagesOf } from '../release/releases.ts'
-import type { ServiceRun } from '../run/service-run.ts'
 
 /** A build may wait this long for its turn with a base image that no release uses. */
 const unusedMs = 24 * 60 * 60_000

@@ -1,7 +1,8 @@
 /** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
 import { reservedPrefixes } from '../../variables/built-in.ts'
 import { type Changes, mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from '../deployments.ts'
-import type { EffectiveVariables, FrozenWorkload } from '../release/workload.ts'
+import type { FrozenWorkload } from '../desired/workload.ts'
+import type { EffectiveVariables } from '../parts.ts'
 
 type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 

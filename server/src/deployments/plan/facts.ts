@@ -12,6 +12,7 @@ import { Secret } from '../../lib/secret.ts'
 import type { ChartChange, Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import { readChart } from '../charts/make-chart.ts'
+import { openGitSource } from '../credentials/git-source.ts'
 import {
   type DeployableKind,
   type Plan,
@@ -22,16 +23,18 @@ import {
   versionChoiceOf,
   type WorkloadSpec,
 } from '../deployments.ts'
-import { openGitSource } from '../images/git-source.ts'
-import { type DeploymentParts, kindOf } from '../parts.ts'
+import { moduleStopRefusal } from '../desired/modules.ts'
+import { specSql } from '../desired/owners-labels.ts'
+import { taskFor } from '../desired/tasks.ts'
+import { environmentNow } from '../desired/variables-now.ts'
+import { desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../desired/workload.ts'
+import { type DeploymentParts, type EffectiveVariables, kindOf } from '../parts.ts'
 import { fillAsReleased } from '../release/external-secrets.ts'
 import { commitOf, nextVersion } from '../release/next-version.ts'
-import { specSql } from '../release/owners-labels.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
 import { isReroute } from '../release/reroute.ts'
 import { isUp } from '../release/up-to-date.ts'
-import { environmentNow } from '../release/variables-now.ts'
-import { desiredOf, type EffectiveVariables, fingerprint, freezeWorkload, thawWorkload } from '../release/workload.ts'
+import type { Version } from '../release/version-change.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
 import { portRoomOf, readLacking } from '../request/request-parts.ts'
 import { readPlacement } from '../request/stage-rows.ts'
@@ -39,12 +42,10 @@ import { defaultOrder } from '../request/stages.ts'
 import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
-import { moduleStopRefusal } from '../tasks/modules.ts'
-import { taskFor } from '../tasks/tasks.ts'
 import { portRefusal } from '../traffic/port-claims.ts'
 import { readChartExposure } from '../traffic/routes.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
-import { noChanges, planOf, type ServiceFacts, type Version } from './plan.ts'
+import { noChanges, planOf, type ServiceFacts } from './plan.ts'
 
 const parallel = 8
 const deadlineMs = 30_000

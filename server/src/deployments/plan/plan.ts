@@ -4,17 +4,8 @@
  */
 import type { ServiceType } from '../../kinds.ts'
 import type { Changes, DeploymentAction, Effect, Plan, PlannedService, VersionChoice } from '../deployments.ts'
+import { isSameVersion, mayBeSkipped, type Version } from '../release/version-change.ts'
 import { inStages } from '../request/stages.ts'
-
-/** A version that is deployed (`from`), and the one that would be (`to`). */
-export type Version =
-  /** Null: nothing is deployed; the head of the branch cannot be read. */
-  | { of: 'commit'; from: string | null; to: string | null }
-  /**
-   * References that never move, and what they are called. `to` is null for an image that is not known before it is
-   * pulled.
-   */
-  | { of: 'image' | 'chart'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
 
 export interface ServiceFacts {
   id: string
@@ -56,16 +47,6 @@ export const noChanges: Changes = {
   configuration: [],
   variables: { added: [], changed: [], removed: [] },
 }
-
-/**
- * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or
- * where a rollout would interrupt it.
- */
-export const mayBeSkipped = (
-  facts: Pick<ServiceFacts, 'wholeEnvironment' | 'stopsFirst' | 'runsTask' | 'released' | 'running'>,
-): boolean => (facts.wholeEnvironment || facts.stopsFirst) && !facts.runsTask && facts.released && facts.running
-
-export const isSameVersion = ({ from, to }: Version): boolean => to !== null && from === to
 
 const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
   sameSetup && version !== null && isSameVersion(version) && isUp

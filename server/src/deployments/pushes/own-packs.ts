@@ -7,6 +7,7 @@
 import { internalUrlOf, isCommitId } from '../../builds/git/names.ts'
 import type { Repositories } from '../../builds/pushed/repositories.ts'
 import {
+  dropLeftPacks,
   dropPack,
   emptyPackBytes,
   type KeptPack,
@@ -19,6 +20,8 @@ import { newId } from '../../lib/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'
 import type { Database, Queryable } from '../../store/database.ts'
+import { createLoop } from '../../work/loop.ts'
+import type { DeploymentParts } from '../parts.ts'
 
 export interface TidyParts {
   database: Database
@@ -121,5 +124,33 @@ export const tidyRepositories = async (
       stopping.throwIfAborted()
       log.warn({ err: error, applicationId: due.id }, 'the packs of a repository could not be merged')
     }
+  }
+}
+
+const minuteMs = 60_000
+const hourMs = 3_600_000
+
+/** Nothing for a server without repositories of its own. */
+export const startPacks = (parts: DeploymentParts): { stop(): Promise<void> } => {
+  const { database, repositories } = parts
+  if (repositories === undefined) return { stop: async () => {} }
+  const forgetLeft = createLoop(parts, {
+    name: 'packs of broken pushes',
+    periodMs: hourMs,
+    waits: true,
+    failed: 'packs of broken pushes could not be deleted',
+    run: () => dropLeftPacks(database),
+  })
+  const mergePacks = createLoop(parts, {
+    name: 'packs of repositories',
+    periodMs: minuteMs,
+    waits: true,
+    failed: 'packs of repositories could not be merged',
+    run: (signal) => tidyRepositories({ ...parts, repositories }, signal),
+  })
+  return {
+    async stop() {
+      await Promise.all([forgetLeft.stop(), mergePacks.stop()])
+    },
   }
 }

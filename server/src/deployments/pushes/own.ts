@@ -6,7 +6,7 @@
  */
 import type { Commit } from '../../builds/builder.ts'
 import { internalUrl } from '../../builds/git/names.ts'
-import { acceptPack, countPacks, dropLeftPacks, type KeptRef, readRefs, writeRef } from '../../builds/pushed/rows.ts'
+import { acceptPack, countPacks, type KeptRef, readRefs, writeRef } from '../../builds/pushed/rows.ts'
 import { conflict } from '../../lib/errors.ts'
 import { type Limits, usualLimits } from '../../limits/limits.ts'
 import { refuseLargeRepositories } from '../../limits/repository-room.ts'
@@ -176,8 +176,6 @@ export interface OwnPushes {
   ): Promise<string | null>
   /** Null if nothing is deployed. Rejects with an `ApiError`; then nothing was accepted. */
   accept(lease: Leased, push: OwnPush): Promise<Accepted>
-  /** Deletes the packs of pushes whose servers have died. */
-  forget(): Promise<void>
 }
 
 export const createOwnPushes = (parts: DeploymentParts, worker: string, asking: Asking): OwnPushes => ({
@@ -195,5 +193,4 @@ export const createOwnPushes = (parts: DeploymentParts, worker: string, asking: 
   },
   judge: (...rest) => judge(parts, ...rest),
   accept: (lease, push) => accept(parts, asking, lease, push),
-  forget: () => dropLeftPacks(parts.database),
 })

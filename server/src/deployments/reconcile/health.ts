@@ -7,8 +7,8 @@ import { learnCapacity } from '../../clusters/capacity.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
 import { createLoop, type Loop } from '../../work/loop.ts'
+import { isAloneSql } from '../desired/tasks.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { isAloneSql } from '../tasks/tasks.ts'
 
 const everyMs = 5000
 /** After an answer that was missed. */

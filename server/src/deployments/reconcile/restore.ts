@@ -1,20 +1,19 @@
 /**
  * Starts what is missing of a service, from its release. An image that was pulled and is gone is pulled again here; one
- * that was built is built again by a deployment (lost-image.ts). Whatever keeps the service from running, its status
+ * that was built is built again by a deployment (images/lost-image.ts). Whatever keeps the service from running, its status
  * says so.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Converged, Desired, Instance, ServiceKey } from '../../runtimes/runtime.ts'
-import { writeRecord } from '../adoption/record.ts'
-import { ensureImage } from '../images/make-image.ts'
+import type { Queryable } from '../../store/database.ts'
+import type { Problem } from '../deployments.ts'
+import { runningAs, stoppedAs } from '../desired/running.ts'
+import { findLost } from '../images/lost-image.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { writeRecord } from '../release/record.ts'
 import { openRelease, type Release } from '../release/releases.ts'
-import { hasNoImage } from '../release/workload.ts'
-import { runningAs, stoppedAs } from '../run/rollout.ts'
-import { atScale } from '../scaling/rows.ts'
-import type { Problem } from '../status/problems.ts'
-import { beingBuilt, beingPulled, buildLostImage } from './lost-image.ts'
+import { atScale } from '../status/scale.ts'
 import type { Tell } from './shown.ts'
 
 interface Wanted extends ServiceKey {
@@ -47,26 +46,6 @@ const openDesired = async (
   if (opened === null) return null
   const workload = { ...opened.workload, ...(await writeRecord(parts, opened.release)) }
   return { desired: runningAs(of, atScale(workload, scale)), release: opened.release }
-}
-
-/** Null when there is an image to start from. */
-export const findLost = async (
-  parts: DeploymentParts,
-  cluster: Cluster,
-  release: Release,
-  { current, tell }: Pick<Missing, 'current' | 'tell'>,
-  signal: AbortSignal,
-): Promise<'lost' | 'busy' | null> => {
-  if (hasNoImage(release.workload)) return null
-  if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null
-  if (release.source === null) {
-    const problem = await buildLostImage(parts, release, (tx, asked) => tell(current, asked, tx))
-    if (problem !== beingBuilt) await tell(current, problem)
-    return problem === null || problem === beingBuilt ? 'busy' : 'lost'
-  }
-  await tell(current, beingPulled)
-  await ensureImage(parts, cluster, release, () => {}, signal)
-  return null
 }
 
 const volumeMissing: Problem = {
@@ -126,12 +105,12 @@ export const restore = async (
   if (opened === null) return null
   const { desired, release } = opened
   return tellIfNot(parts, missing, async (tell) => {
-    const watched = { ...missing, tell }
+    const tellLost = (problem: Problem | null, tx?: Queryable) => tell(missing.current, problem, tx)
     if (needsImage && release !== null && (await lacksVolume(cluster, release))) {
       await tell(missing.current, volumeMissing)
       return 'lost'
     }
-    const lost = needsImage && release !== null ? await findLost(parts, cluster, release, watched, signal) : null
+    const lost = needsImage && release !== null ? await findLost(parts, cluster, release, tellLost, signal) : null
     return lost ?? cluster.runtime.converge(service, desired, null, signal)
   })
 }

@@ -5,9 +5,9 @@
 import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import type { Problem, Restarts } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { WakeError } from '../scaling/rows.ts'
-import type { Problem, Restarts } from '../status/problems.ts'
 
 /** Of a row of `service_state` with its current release. */
 export interface Known {

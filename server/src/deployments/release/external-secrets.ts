@@ -2,10 +2,11 @@
  * Secrets of managers outside, as a deployment gets them: read once for each service, and frozen with its release. What
  * is restarted or restored later runs with those.
  */
-import type { ServiceRun } from '../run/service-run.ts'
+
+import type { Fill } from '../desired/variables-now.ts'
+import type { EffectiveVariables } from '../parts.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 import type { OpenedRelease } from './releases.ts'
-import type { Fill } from './variables-now.ts'
-import type { EffectiveVariables } from './workload.ts'
 
 const deadlineMs = 60_000
 

@@ -7,13 +7,13 @@ import type { Commit } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { openGitSource } from '../credentials/git-source.ts'
+import { type ImageSource, openRegistry } from '../credentials/registry-image.ts'
 import type { ChartSpec, ServiceRequest, Source } from '../deployments.ts'
-import { openGitSource } from '../images/git-source.ts'
-import { type ImageSource, openRegistry } from '../images/registry-image.ts'
+import { moduleName } from '../desired/modules.ts'
 import type { DeploymentParts } from '../parts.ts'
-import type { Version } from '../plan/plan.ts'
-import { moduleName } from '../tasks/modules.ts'
 import type { Release } from './releases.ts'
+import type { Version } from './version-change.ts'
 
 const headTimeoutMs = 5000
 

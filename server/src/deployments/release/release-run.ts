@@ -5,10 +5,10 @@ import { countRelease } from '../../limits/service-room.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import { withClaim } from '../../work/queue.ts'
 import { setSchedules } from '../../work/schedule.ts'
-import type { ServiceRun } from '../run/service-run.ts'
-import { clocksOf } from '../tasks/tasks.ts'
+import { clocksOf } from '../desired/tasks.ts'
+import { aliasesOf } from '../desired/workload.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 import { freezeRelease, type OpenedRelease, openRelease, type Release } from './releases.ts'
-import { aliasesOf } from './workload.ts'
 
 export const openOwn = (run: ServiceRun, releaseId: string): Promise<OpenedRelease | null> =>
   openRelease(run.parts.database, run.parts.sealer, releaseId)

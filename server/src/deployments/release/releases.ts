@@ -7,7 +7,8 @@ import { newId } from '../../lib/ids.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
-import { type EffectiveVariables, type FrozenWorkload, type SealedContent, thawWorkload } from './workload.ts'
+import { type FrozenWorkload, type SealedContent, thawWorkload } from '../desired/workload.ts'
+import type { EffectiveVariables } from '../parts.ts'
 
 export interface Release {
   id: string

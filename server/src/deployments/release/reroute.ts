@@ -4,17 +4,17 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { WorkloadPort } from '../../runtimes/runtime.ts'
-import { type DeploymentParts, kindOf } from '../parts.ts'
-import { isSameVersion } from '../plan/plan.ts'
-import type { ServiceRun } from '../run/service-run.ts'
-import { readScale } from '../scaling/rows.ts'
+import { environmentNow } from '../desired/variables-now.ts'
+import { type desiredOf, fingerprint } from '../desired/workload.ts'
+import { type DeploymentParts, type EffectiveVariables, kindOf } from '../parts.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
+import { readScale } from '../status/scale.ts'
 import { areAsReleased } from './external-secrets.ts'
 import { nextVersion } from './next-version.ts'
 import { openOwn } from './release-run.ts'
 import { freezeRelease, type OpenedRelease, type Release } from './releases.ts'
 import { isUp } from './up-to-date.ts'
-import { environmentNow } from './variables-now.ts'
-import { type desiredOf, type EffectiveVariables, fingerprint } from './workload.ts'
+import { isSameVersion } from './version-change.ts'
 
 type Wanted = ReturnType<typeof desiredOf>
 

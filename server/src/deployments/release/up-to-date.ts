@@ -1,16 +1,16 @@
 /** Whether a deploy of a service would change nothing, so that it is skipped. The plan uses the same function. */
 import type { Instance } from '../../runtimes/runtime.ts'
+import { eventTask } from '../desired/tasks.ts'
+import { environmentNow } from '../desired/variables-now.ts'
+import { type desiredOf, fingerprint } from '../desired/workload.ts'
 import { kindOf } from '../parts.ts'
-import { isSameVersion, mayBeSkipped } from '../plan/plan.ts'
-import type { ServiceRun } from '../run/service-run.ts'
-import { atScale, readScale } from '../scaling/rows.ts'
-import { eventTask } from '../tasks/jobs.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
+import { atScale, readScale } from '../status/scale.ts'
 import { areAsReleased } from './external-secrets.ts'
 import { nextVersion } from './next-version.ts'
 import { openOwn } from './release-run.ts'
 import { currentRelease, type Release } from './releases.ts'
-import { environmentNow } from './variables-now.ts'
-import { type desiredOf, fingerprint } from './workload.ts'
+import { isSameVersion, mayBeSkipped } from './version-change.ts'
 
 const deadlineMs = 120_000
 
@@ -51,7 +51,7 @@ export const isUpToDate = async (run: ServiceRun, wanted: ReturnType<typeof desi
   const may = mayBeSkipped({
     wholeEnvironment: claim.wholeEnvironment,
     stopsFirst: run.cluster.runtime.stopsFirst(wanted.spec),
-    runsTask: eventTask(run).task !== null,
+    runsTask: eventTask(kindOf(run.parts, service.kind), service).task !== null,
     released: service.currentReleaseId !== null,
     running: service.desired === 'RUNNING',
   })

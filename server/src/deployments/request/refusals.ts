@@ -10,7 +10,7 @@ import {
   type Source,
   type WorkloadSpec,
 } from '../deployments.ts'
-import { taskFor, tasksIn } from '../tasks/tasks.ts'
+import { taskFor, tasksIn } from '../desired/tasks.ts'
 import { stickyKey } from '../traffic/ingress-settings.ts'
 import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 

@@ -12,8 +12,8 @@ import { refuseLongQueue } from '../../limits/queue-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
 import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest, Source } from '../deployments.ts'
-import { canonical } from '../release/workload.ts'
-import { writeDeploymentLines } from '../run/log.ts'
+import { canonical } from '../desired/workload.ts'
+import { writeDeploymentLines } from '../progress/log.ts'
 import { type Told, wordsOf, writeGone, writeTold } from '../status/audit.ts'
 import {
   deployingActions,

@@ -8,28 +8,29 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { makeChart } from '../charts/make-chart.ts'
 import { asideEvents, type DeploymentAction, type Source } from '../deployments.ts'
+import { moduleName } from '../desired/modules.ts'
+import { eventTask, isAlone, type TaskToRun, taskFor } from '../desired/tasks.ts'
+import { environmentNow } from '../desired/variables-now.ts'
+import {
+  aliasesOf,
+  desiredOf,
+  fingerprint,
+  freezeWorkload,
+  type SealedContent,
+  thawWorkload,
+} from '../desired/workload.ts'
 import { imageFor, type MadeImage, makeApp, makeImage } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
-import { kindOf } from '../parts.ts'
+import { type EffectiveVariables, kindOf } from '../parts.ts'
+import { enter, type ServiceRun } from '../progress/service-run.ts'
 import { fillNow } from '../release/external-secrets.ts'
 import { countAgain, freezeAgain, openOwn } from '../release/release-run.ts'
 import { freezeRelease, type Release } from '../release/releases.ts'
 import { rerouted } from '../release/reroute.ts'
 import { isUpToDate } from '../release/up-to-date.ts'
-import { environmentNow } from '../release/variables-now.ts'
-import {
-  aliasesOf,
-  desiredOf,
-  type EffectiveVariables,
-  fingerprint,
-  freezeWorkload,
-  type SealedContent,
-  thawWorkload,
-} from '../release/workload.ts'
 import {
   endOwnTask,
   endRuns,
-  eventTask,
   forgetRuns,
   runAside,
   runBeside,
@@ -40,10 +41,7 @@ import {
   showRunning,
   unlock,
 } from '../tasks/jobs.ts'
-import { moduleName } from '../tasks/modules.ts'
-import { isAlone, type TaskToRun, taskFor } from '../tasks/tasks.ts'
 import { absent, converge, convergeBack, rollOut, stopped } from './rollout.ts'
-import { enter, type ServiceRun } from './service-run.ts'
 import { checkVolumes } from './volumes.ts'
 
 const minute = 60_000
@@ -53,7 +51,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const { parts, service, step, claim } = run
   if (service.requested.releaseId !== undefined) return rollBack(run, service.requested.releaseId)
   const kind = kindOf(parts, service.kind)
-  const { event, task } = eventTask(run)
+  const { event, task } = eventTask(kind, service)
   if (event === 'UNLOCK') return unlock(run)
   const wanted = desiredOf(kind, service.spec)
   if (task !== null && !isAlone(wanted.spec)) return runBeside(run, task)

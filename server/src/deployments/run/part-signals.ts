@@ -3,8 +3,8 @@
  * with `Canceled`; the deployment goes on with its other services.
  */
 import type { Database } from '../../store/database.ts'
+import { Canceled } from '../progress/canceled.ts'
 import { partKey } from '../request/cancel.ts'
-import { Canceled } from '../request/canceled.ts'
 
 export interface PartSignals {
   /** Runs `work` with a signal that `whole`, or a request to end this part, aborts; also a request made before. */

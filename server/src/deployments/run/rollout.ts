@@ -6,42 +6,24 @@ import { createMasker } from '../../builds/engine/log-mask.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { limitCode, usualLimits } from '../../limits/limits.ts'
 import { readPorts, refuseManyPorts } from '../../limits/port-room.ts'
-import type { Desired, Rollout, Running, Workload } from '../../runtimes/runtime.ts'
-import { writeRecord } from '../adoption/record.ts'
-import type { DeploymentParts } from '../parts.ts'
+import type { Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
+import { runningAs, stoppedAs } from '../desired/running.ts'
+import { isCancel } from '../progress/canceled.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
+import { writeRecord } from '../release/record.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
-import { isCancel } from '../request/canceled.ts'
 import { abilityRefusal } from '../request/refusals.ts'
-import { atScale, readScale } from '../scaling/rows.ts'
 import { takeInstances } from '../scaling/turns.ts'
 import { neverSleeps, noteProblem } from '../status/problems.ts'
-import { policyOf, policyRefusal } from '../traffic/ingress-settings.ts'
+import { atScale, readScale } from '../status/scale.ts'
+import { policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
-import { readChartExposure, readExposure } from '../traffic/routes.ts'
-import type { ServiceRun } from './service-run.ts'
 
 const usualGraceMs = 10_000
 
-type Exposed = { parts: Pick<DeploymentParts, 'database'>; service: { id: string } }
-
-export const runningAs = ({ parts, service }: Exposed, workload: Workload): Running => ({
-  state: 'running',
-  workload,
-  exposure: () =>
-    workload.chart === undefined
-      ? readExposure(parts.database, service.id, workload.ports, policyOf(workload.ingress, workload.env.reveal()))
-      : readChartExposure(parts.database, service.id),
-})
-
 const graceOf = async ({ parts, service }: ServiceRun): Promise<number> =>
   (await currentRelease(parts.database, service.id))?.workload.stopGraceMs ?? usualGraceMs
-
-export const stoppedAs = ({ parts, service }: Exposed, graceMs: number): Desired => ({
-  state: 'stopped',
-  exposure: () => readExposure(parts.database, service.id, []),
-  graceMs,
-})
 
 export const stopped = async (run: ServiceRun): Promise<Desired> => stoppedAs(run, await graceOf(run))
 

@@ -1,8 +1,8 @@
 /** The sizes of a service's volumes, looked at before anything of a new version is made. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 import { changedSize, sizeNotes, sizeRefusal } from '../request/volume-sizes.ts'
-import type { ServiceRun } from './service-run.ts'
 
 const deadlineMs = 60_000
 

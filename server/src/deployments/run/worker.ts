@@ -8,7 +8,7 @@ import { LeaseLost, leaseMs, releaseLeases, renewLeases } from '../../work/lease
 import { type Claim, claim, deploymentLeases } from '../../work/queue.ts'
 import { createWorker, type Worker } from '../../work/worker.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { Canceled } from '../request/canceled.ts'
+import { Canceled } from '../progress/canceled.ts'
 import { createPartSignals } from './part-signals.ts'
 import { runDeployment } from './run-deployment.ts'
 

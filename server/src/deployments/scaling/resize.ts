@@ -9,12 +9,13 @@
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Running } from '../../runtimes/runtime.ts'
-import { writeRecord } from '../adoption/record.ts'
+import { runningAs } from '../desired/running.ts'
+import { findLost } from '../images/lost-image.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { findLost } from '../reconcile/restore.ts'
+import { writeRecord } from '../release/record.ts'
 import { openRelease } from '../release/releases.ts'
-import { runningAs } from '../run/rollout.ts'
-import { atScale, type ScaledService, showWaking, writeScale } from './rows.ts'
+import { atScale } from '../status/scale.ts'
+import { type ScaledService, showWaking, writeScale } from './rows.ts'
 
 /** Something else is wanted of the service by now. */
 class Superseded extends Error {}
@@ -56,6 +57,9 @@ const undo = async (
   await runtime.resize(service, before, async () => {}, signal)
 }
 
+/** The status of what scales says nothing of its image. */
+const untold = async (): Promise<void> => {}
+
 /** True once there are so many; false when it has to wait for its image. */
 export const resize = async (
   parts: DeploymentParts,
@@ -82,8 +86,7 @@ export const resize = async (
     (error: unknown) => log.debug({ err: error, serviceId: service.serviceId }, 'a wake could not be shown'),
   )
   try {
-    const missing = { current: [], tell: async () => {} }
-    const lost = next > service.scale ? await findLost(parts, cluster, opened.release, missing, signal) : null
+    const lost = next > service.scale ? await findLost(parts, cluster, opened.release, untold, signal) : null
     if (lost !== null) return false
     await converge(parts, cluster, service, desired, signal)
   } catch (error) {

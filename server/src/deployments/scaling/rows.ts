@@ -1,9 +1,9 @@
 /** Services that scale, in the database: how many instances of the deployed version there are to be. */
 import { keySql } from '../../clusters/local.ts'
 import type { Kind } from '../../kinds.ts'
-import type { Scaling, Workload } from '../../runtimes/runtime.ts'
+import type { Scaling } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import type { Problem } from '../status/problems.ts'
+import type { Problem } from '../deployments.ts'
 
 /** Why a service could not be woken. */
 export interface WakeError extends Problem {
@@ -96,22 +96,6 @@ export const showWaking = (
       error === null ? null : JSON.stringify({ code: error.code, message: error.message } satisfies Problem),
     ],
   )
-
-/** How many instances there are to be of the version that runs; null: as many as its release says. */
-export const readScale = async (
-  db: Queryable,
-  serviceId: string,
-): Promise<{ scale: number | null; releaseId: string | null }> => {
-  const [row] = await db.query<{ scale: number | null; releaseId: string | null }>(
-    'select scale, current_release_id as "releaseId" from service_state where service_id = $1',
-    [serviceId],
-  )
-  return row ?? { scale: null, releaseId: null }
-}
-
-/** With as many instances as there are to be now. */
-export const atScale = <Of extends Pick<Workload, 'instances' | 'scaling'>>(workload: Of, scale: number | null): Of =>
-  scale === null || workload.scaling === undefined ? workload : { ...workload, instances: scale }
 
 /** What all services of a cluster may use of its memory, with as many instances as they are to have now. */
 export const readMemoryInUse = async (db: Queryable, clusterKey: string): Promise<number> => {

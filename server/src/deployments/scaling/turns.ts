@@ -6,7 +6,7 @@
 import type { ClusterHold } from '../../clusters/hold.ts'
 import type { Database } from '../../store/database.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { ServiceRun } from '../run/service-run.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 
 export const scalingChannel = 'slipway_scaling'
 

@@ -6,10 +6,10 @@
  */
 import type { Kind } from '../../kinds.ts'
 import type { Queryable } from '../../store/database.ts'
-import { type DeploymentParts, kindOf } from '../parts.ts'
-import { specSql } from '../release/owners-labels.ts'
-import { withOwnFiles } from '../release/variables-now.ts'
-import { desiredOf, type EffectiveVariables, fingerprint, noVariables } from '../release/workload.ts'
+import { specSql } from '../desired/owners-labels.ts'
+import { withOwnFiles } from '../desired/variables-now.ts'
+import { desiredOf, fingerprint, noVariables } from '../desired/workload.ts'
+import { type DeploymentParts, type EffectiveVariables, kindOf } from '../parts.ts'
 
 interface Row {
   id: string

@@ -4,25 +4,7 @@
  * by whoever finds them: the reconciler, and a deployment that waits for something.
  */
 import type { Queryable } from '../../store/database.ts'
-import type { ServiceStatus, StateRow } from '../deployments.ts'
-
-/** A machine's word, and one plain sentence or two. */
-export interface Problem {
-  code: string
-  message: string
-  /** Only as long as this deployment is under way. */
-  deploymentId?: string
-}
-
-/** How an instance of the version that runs ended last. */
-export interface Restarts {
-  restart_count: number
-  exit_code: number
-  oom_killed: boolean
-  /** RFC 3339. */
-  last_exit_at: string
-  message: string
-}
+import type { Problem, ServiceStatus, StateRow } from '../deployments.ts'
 
 /** SQL for the members of a JSON object that `problemFrom` reads, of a row `m` of `service_state`. */
 export const problemSql = (m: string): string => `'problem', ${m}.problem, 'restarts', ${m}.restarts,

@@ -2,18 +2,18 @@
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
-import type { Source, TaskEvent, Tasks } from '../deployments.ts'
+import type { Source, Tasks } from '../deployments.ts'
+import { clocksOf, type TaskToRun, taskFor, tasksIn } from '../desired/tasks.ts'
 import { ensureReleaseImage } from '../images/make-image.ts'
 import { kindOf } from '../parts.ts'
+import { isCancel } from '../progress/canceled.ts'
+import { enter, type ServiceRun } from '../progress/service-run.ts'
 import { makeCurrent, openOwn } from '../release/release-run.ts'
 import type { OpenedRelease, Release } from '../release/releases.ts'
-import { isCancel } from '../request/canceled.ts'
-import { enter, type ServiceRun } from '../run/service-run.ts'
 import { taskIdOf } from './ids.ts'
 import { clearPlace, moduleSourceOf, placeOfTasks, runModule } from './modules.ts'
 import { type Runnable, runTask, type TaskClaim } from './run.ts'
 import { endTaskOf, findState, forgetLeft, unlockState, stopGraceMs as usualStateGraceMs } from './state.ts'
-import { clocksOf, type TaskToRun, taskFor, tasksIn } from './tasks.ts'
 
 const minute = 60_000
 const forcePollMs = 500
@@ -30,14 +30,6 @@ const mayRunTasks = ({ parts, service }: ServiceRun): boolean =>
 export const runsAlone = (run: ServiceRun): boolean => tasksNow(run).isAlone
 
 const keepsState = (run: ServiceRun): boolean => Object.values(tasksOf(run)).some(({ state }) => state !== undefined)
-
-/** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
-export const eventTask = (run: ServiceRun): { event: TaskEvent; task: TaskToRun | null } => {
-  const { forceEvent, task } = run.service.requested
-  const event = forceEvent ?? 'START'
-  const isAsked = forceEvent !== undefined || runsAlone(run)
-  return { event, task: isAsked ? taskFor(tasksOf(run), event, task) : null }
-}
 
 const claimOf = (run: ServiceRun): TaskClaim => {
   const { parts, claim, step } = run

@@ -4,8 +4,8 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { filesOf, inputsFor, type ToolModule } from '../../clusters/modules.ts'
 import { joinTag, splitTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { repositoryOf } from '../credentials/registry-image.ts'
 import type { TaskCommand } from '../deployments.ts'
-import { repositoryOf } from '../images/registry-image.ts'
 
 const minute = 60_000
 /** An image of 100 MB may come from far away. */

@@ -4,21 +4,17 @@
  * tells only what the kind has judged is kept, for the neighbours.
  */
 import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
-import {
-  type DatabaseModule,
-  type DatabaseModules,
-  databaseModuleOf,
-  databaseModulesSetting,
-  noDatabaseModule,
-} from '../../clusters/database-modules.ts'
-import { moduleProviders, readsField } from '../../clusters/modules.ts'
+import { type DatabaseModule, databaseModuleOf, noDatabaseModule } from '../../clusters/database-modules.ts'
+import { moduleProviders } from '../../clusters/modules.ts'
 import { isRefusedLogin, type Login, openLogin } from '../../clusters/provider-login.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { Source, TaskEvent, TaskSpec } from '../deployments.ts'
+import type { Output, TaskEvent, TaskSpec } from '../deployments.ts'
+import type { ModuleSource } from '../desired/modules.ts'
+import type { TaskToRun } from '../desired/tasks.ts'
 import { kindOf } from '../parts.ts'
-import type { ServiceRun } from '../run/service-run.ts'
+import type { ServiceRun } from '../progress/service-run.ts'
 import {
   holdToolImage,
   type ModuleVerb,
@@ -28,30 +24,10 @@ import {
   toolFailure,
   toolImageMs,
 } from './module-tool.ts'
-import { type Output, sealOutputs, writeOutputs } from './outputs.ts'
+import { sealOutputs, writeOutputs } from './outputs.ts'
 import { type Runnable, runTask, type TaskClaim } from './run.ts'
-import type { TaskToRun } from './tasks.ts'
 
 const minute = 60_000
-
-export type ModuleSource = Extract<Source, { from: 'module' }>
-
-/** What a release's version is called. */
-export const moduleName = ({ provider, type }: ModuleSource): string => `module ${provider} ${type}`
-
-/** Why a deploy cannot be: the operator has no such module; null when there is one. */
-export const moduleRefusal = (modules: DatabaseModules | undefined, { provider, type }: ModuleSource): string | null =>
-  databaseModuleOf(modules, provider, type) === null ? noDatabaseModule(provider, type) : null
-
-/** Why what a module makes cannot be stopped; null when it can, and for what no module makes. */
-export const moduleStopRefusal = (modules: DatabaseModules | undefined, source: Source): string | null => {
-  if (source.from !== 'module') return null
-  const module = databaseModuleOf(modules, source.provider, source.type)
-  if (module === null) return noDatabaseModule(source.provider, source.type)
-  return readsField(module, '/stopped') === 'nothing'
-    ? `The module of this database has no input for \`/stopped\` in ${databaseModulesSetting}: it cannot be stopped.`
-    : null
-}
 
 /** The configuration as it is now, of a service that a module makes. */
 export const moduleSourceOf = ({ parts, service }: ServiceRun): ModuleSource | null => {

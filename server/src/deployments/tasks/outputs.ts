@@ -8,13 +8,8 @@ import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
+import type { Output } from '../deployments.ts'
 import { outputFiles } from './files.ts'
-
-export interface Output {
-  name: string
-  value: string
-  sensitive: boolean
-}
 
 const maxOutputs = 100
 const maxValueBytes = 64 * 1024

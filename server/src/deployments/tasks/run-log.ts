@@ -7,7 +7,7 @@ import type { Queryable } from '../../store/database.ts'
 import { holdLease } from '../../work/lease.ts'
 import { type RunClaim, runLeases } from '../../work/schedule.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { type DeploymentLogLine, maxLine, writeRunLines } from '../run/log.ts'
+import { type DeploymentLogLine, maxLine, writeRunLines } from '../progress/log.ts'
 
 export interface RunLog {
   add(text: string, level?: DeploymentLogLine['level']): void

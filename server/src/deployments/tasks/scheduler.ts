@@ -7,15 +7,15 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { holdLease, LeaseLost, leaseMs, releaseLeases } from '../../work/lease.ts'
 import { claimRun, finishRun, nextDue, prolongRuns, type RunClaim, runLeases } from '../../work/schedule.ts'
 import { createWorker, type Held, type Worker } from '../../work/worker.ts'
+import { isAlone } from '../desired/tasks.ts'
 import { ensureImage, pullDeadlineMs } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
+import { attempt } from '../progress/steps.ts'
 import { type OpenedRelease, openRelease, type Release } from '../release/releases.ts'
-import { attempt } from '../run/steps.ts'
 import { writeRunEnd } from '../status/audit.ts'
 import { runTask, type TaskClaim } from './run.ts'
 import { createRunLog, type RunLog } from './run-log.ts'
 import { endTaskOf } from './state.ts'
-import { isAlone } from './tasks.ts'
 
 const longestSleepMs = 10_000
 const heartbeatMs = 4000

@@ -1,4 +1,4 @@
-/** The tasks of a service: which one an event runs, what a runtime is told of it, and what its end means. Pure. */
+/** One run of a task: what a runtime is told of it, and what its end means. Pure. */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { explainExitCode } from '../../lib/exit-codes.ts'
@@ -6,49 +6,11 @@ import { withLastWords } from '../../lib/last-words.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Task, TaskEnd, Workload } from '../../runtimes/runtime.ts'
 import { reservedPrefixes } from '../../variables/built-in.ts'
-import type { When } from '../../work/schedule.ts'
-import type { DeployableKind, TaskEvent, TaskSpec, Tasks, WorkloadSpec } from '../deployments.ts'
+import type { TaskEvent } from '../deployments.ts'
+import type { TaskToRun } from '../desired/tasks.ts'
 import { outputsOf } from './files.ts'
 
 const keptLines = 50
-
-/** One task at one event. */
-export interface TaskToRun {
-  name: string
-  spec: TaskSpec
-  event: TaskEvent
-}
-
-/** The task that an event runs, of several the one of this name; null when none does. */
-export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: string): TaskToRun | null => {
-  const found = Object.entries(tasks ?? {}).find(
-    ([own, { on }]) => on[event] !== undefined && (name === undefined || own === name),
-  )
-  return found === undefined ? null : { name: found[0], spec: found[1], event }
-}
-
-/** Whether tasks are all that a service runs. */
-export const isAlone = ({ instances, tasks }: Pick<WorkloadSpec, 'instances'> & { tasks?: Tasks }): boolean =>
-  instances === 0 && tasks !== undefined
-
-/** The tasks of a configuration, and whether they are all that it runs. Asks nothing else of a kind without any. */
-export const tasksIn = (
-  kind: Pick<DeployableKind, 'tasks' | 'workload'>,
-  spec: Record<string, unknown>,
-): { tasks: Tasks; isAlone: boolean } => {
-  const tasks = kind.tasks?.(spec)
-  return tasks === undefined
-    ? { tasks: {}, isAlone: false }
-    : { tasks, isAlone: isAlone({ ...kind.workload(spec), tasks }) }
-}
-
-/** Whether tasks are all that a release's workload runs, in SQL. */
-export const isAloneSql = (workload: string): string =>
-  `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
-
-/** When each task runs by the clock. */
-export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
-  Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))
 
 const jobEvents: ReadonlySet<TaskEvent> = new Set(['START', 'STOP', 'DELETE', 'CRON'])
 

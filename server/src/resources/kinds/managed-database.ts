@@ -10,10 +10,9 @@ import {
   noDatabaseModule,
 } from '../../clusters/database-modules.ts'
 import { readsField } from '../../clusters/modules.ts'
-import type { DeployableKind, Source, WorkloadSpec } from '../../deployments/deployments.ts'
+import type { DeployableKind, Output, Source, WorkloadSpec } from '../../deployments/deployments.ts'
 import { moduleGraceMs } from '../../deployments/tasks/module-tool.ts'
 import { moduleTask } from '../../deployments/tasks/modules.ts'
-import type { Output } from '../../deployments/tasks/outputs.ts'
 import { DeploymentError, invalidField } from '../../lib/errors.ts'
 import { classify, parseAddress } from '../../lib/net/address-policy.ts'
 import type { Queryable } from '../../store/database.ts'

@@ -7,10 +7,10 @@
  */
 import type { Parts } from '../../api/parts.ts'
 import { isValidBranch } from '../../builds/git/names.ts'
+import { readGitCredentials } from '../../deployments/credentials/git-credentials.ts'
 import { oneLine } from '../../deployments/git-hosts/answers.ts'
 import { GitHostError, openGitHost } from '../../deployments/git-hosts/git-host.ts'
 import type { PullRequest } from '../../deployments/git-hosts/hosts.ts'
-import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { requestChannel } from '../../webhooks/inbound/deliveries.ts'

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { cronBody } from '../../../test/cases/job.ts'
 import { type Json, newPlace, startApi } from '../../../test/support/api.ts'
 import { closedValues } from '../../../test/support/closed-values.ts'
-import { readRegistryCredentials, readRegistryLogins } from '../../deployments/images/registry-credentials.ts'
+import { readRegistryCredentials, readRegistryLogins } from '../../deployments/credentials/registry-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 

@@ -15,7 +15,7 @@ import {
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
-import { loginStateOf } from '../../deployments/images/registry-credentials.ts'
+import { loginStateOf } from '../../deployments/credentials/registry-credentials.ts'
 import { Status } from '../../facets/status-schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 import {

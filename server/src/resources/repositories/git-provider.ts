@@ -1,7 +1,7 @@
 /** The three git providers: how to ask each for the repositories that a token can access. */
 import type { Context } from '../../api/operations/operation.ts'
+import { isExpiredSql } from '../../deployments/credentials/git-credentials.ts'
 import { askHost, GitHostError, type HostToken } from '../../deployments/git-hosts/request.ts'
-import { isExpiredSql } from '../../deployments/images/git-credentials.ts'
 import { badRequest } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 

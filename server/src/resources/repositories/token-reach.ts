@@ -4,7 +4,7 @@
  * organization may use it. Each such repository is written to the token's row, where every use of it is checked.
  */
 import type { Principal } from '../../api/operations/operation.ts'
-import { reaches, reachSql, type TokenReach } from '../../deployments/git-hosts/origins.ts'
+import { reaches, reachSql, type TokenReach } from '../../deployments/credentials/origins.ts'
 import { badRequest, conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Context } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import type { GitSource } from '../../builds/builder.ts'
-import { readGitCredentials } from '../../deployments/images/git-credentials.ts'
+import { readGitCredentials } from '../../deployments/credentials/git-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { type GitRepositorySpec, sourceUrlOf } from './git-source.ts'
 

@@ -3,7 +3,7 @@
  * when names change.
  */
 import { createHash } from 'node:crypto'
-import { dnsLabel } from '../../deployments/release/workload.ts'
+import { dnsLabel } from '../../deployments/desired/workload.ts'
 import { routeDomains } from '../../facets/domains/rows.ts'
 import type { PortProtocol } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'

@@ -2,7 +2,7 @@
 import type { Parts } from '../../../api/parts.ts'
 import { idOfKubernetes, refuseMissing } from '../../../clusters/kubernetes.ts'
 import type { ClusterModule } from '../../../clusters/modules.ts'
-import type { Output } from '../../../deployments/tasks/outputs.ts'
+import type { Output } from '../../../deployments/deployments.ts'
 import { ApiError, DeploymentError } from '../../../lib/errors.ts'
 import { KubeconfigRefused, longestKubeconfig, parseKubeconfig } from '../../../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'

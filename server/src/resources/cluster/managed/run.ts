@@ -7,9 +7,9 @@ import type { Cluster } from '../../../clusters/clusters.ts'
 import { placeOfMade } from '../../../clusters/kubernetes.ts'
 import { type ClusterModule, moduleOfCluster } from '../../../clusters/modules.ts'
 import { isRefusedLogin, type Login, openLogin } from '../../../clusters/provider-login.ts'
-import { mainTask, type TaskEvent, type TaskSpec } from '../../../deployments/deployments.ts'
-import { Canceled } from '../../../deployments/request/canceled.ts'
-import { attempt } from '../../../deployments/run/steps.ts'
+import { mainTask, type Output, type TaskEvent, type TaskSpec } from '../../../deployments/deployments.ts'
+import { Canceled } from '../../../deployments/progress/canceled.ts'
+import { attempt } from '../../../deployments/progress/steps.ts'
 import { taskIdOf } from '../../../deployments/tasks/ids.ts'
 import {
   holdToolImage,
@@ -20,7 +20,6 @@ import {
   toolFailure,
   toolImageMs,
 } from '../../../deployments/tasks/module-tool.ts'
-import type { Output } from '../../../deployments/tasks/outputs.ts'
 import { type Runnable, runTask, type TaskClaim } from '../../../deployments/tasks/run.ts'
 import { endTaskOf } from '../../../deployments/tasks/state.ts'
 import { DeploymentError } from '../../../lib/errors.ts'

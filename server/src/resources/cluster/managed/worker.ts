@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Parts } from '../../../api/parts.ts'
-import { Canceled } from '../../../deployments/request/canceled.ts'
+import { Canceled } from '../../../deployments/progress/canceled.ts'
 import { isUuid } from '../../../lib/ids.ts'
 import { expireLeases, heldByLease, LeaseLost, renewLeases } from '../../../work/lease.ts'
 import { createWorker } from '../../../work/worker.ts'

@@ -2,12 +2,12 @@
  * The user and password for a git token and one repository. An expired token is sent nowhere, and none to a repository
  * that it is not for.
  */
-import type { GitSource } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Database } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
-import { originOf, reaches, reachSql, type TokenReach } from '../git-hosts/origins.ts'
+import type { GitAccess, GitTokenUse } from '../parts.ts'
+import { originOf, reaches, reachSql, type TokenReach } from './origins.ts'
 
 // What each kind of host expects as the user for a token.
 const users: Record<string, string> = { GITHUB: 'x-access-token', GITLAB: 'oauth2', BITBUCKET: 'x-token-auth' }
@@ -35,23 +35,8 @@ const tokenSql = `select t.name, t.spec ->> 'type' as type, t.spec ->> 'workspac
     coalesce(t.spec ->> 'expired_at' <= ${day(warnedDays)}, false) as "expiresSoon", ${reachSql('t')} as reach
   from node t where t.id = $1 and t.organization_id = $2 and t.kind = 'git_token'`
 
-export interface GitAccess {
-  credentials: GitSource['credentials']
-  /** A sentence for a token that expires soon. */
-  warning: string | null
-}
-
 const warningOf = ({ name, expiry, expiresSoon }: TokenRow): string | null =>
   expiresSoon ? `The git token ${name} expires on ${expiry}: replace it before then, or deployments will fail.` : null
-
-export interface GitTokenUse {
-  organizationId: string
-  gitTokenId: string
-  /** The repository. */
-  url: string
-  /** An administrator of the organization has just named this repository. */
-  isApproved?: boolean
-}
 
 /** What is said where a token may not go. */
 export const tokenElsewhere = (name: string): string =>

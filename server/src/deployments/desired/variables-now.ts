@@ -1,6 +1,5 @@
 import type { DeployableKind } from '../deployments.ts'
-import type { DeploymentParts } from '../parts.ts'
-import type { EffectiveVariables } from './workload.ts'
+import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
 
 /** Everything that a service sees, as of now; of what is in a secret manager, the reference. */
 const variablesNow = async (

@@ -7,13 +7,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import type { Database } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
-
-export interface RegistryCredentials {
-  url: string
-  /** Both null if images are pulled without a login. */
-  username: string | null
-  password: Secret<string> | null
-}
+import type { RegistryCredentials } from '../parts.ts'
 
 interface RegistryRow {
   id: string

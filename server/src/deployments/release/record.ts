@@ -11,7 +11,7 @@ import { Secret } from '../../lib/secret.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { Database } from '../../store/database.ts'
 import type { Sealer, WrappedKey } from '../../store/keys/seal.ts'
-import type { Release } from '../release/releases.ts'
+import type { Release } from './releases.ts'
 
 /** Rows of tables, as their columns, by the tables' names. */
 export type Rows = Readonly<Record<string, readonly Readonly<Record<string, unknown>>[] | null>>

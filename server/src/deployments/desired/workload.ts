@@ -6,26 +6,9 @@ import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
 import type { AppContent, AppSettings } from '../../runtimes/apps.ts'
 import type { ChartContent, ChartSettings, Workload } from '../../runtimes/runtime.ts'
-import type { ExternalReference } from '../../variables/resolve.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
+import type { EffectiveVariables } from '../parts.ts'
 import { ownersLabelsIn } from './owners-labels.ts'
-
-/** The part of a resolved environment that a deployment needs. */
-export interface EffectiveVariables {
-  env: Record<string, string>
-  files: { path: string; content: string }[]
-  secretValues: string[]
-  /** Where each key of `env` is defined. */
-  origins: Record<string, { scope: string }>
-  /** Keys whose values are in secret managers. Without `value` it has not been read: `env` has the reference. */
-  external?: readonly (ExternalReference & { value?: string })[]
-  /** The same with these values, by the ids of their variables. */
-  fill?(values: ReadonlyMap<string, string>): EffectiveVariables
-  /** What counts as the configuration where that is not the values: references to secrets outside. */
-  asWritten?: Pick<EffectiveVariables, 'env' | 'files' | 'external'>
-  /** Keys without a value: what they refer to is not there. */
-  leftOut?: readonly string[]
-}
 
 /** What a release keeps in the open; the environment is sealed beside it. */
 export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart' | 'app'> & {

@@ -6,16 +6,19 @@
  * fails is tried again after ever longer pauses, and not for ever; one that was canceled is not tried again. On several
  * servers it is asked for once: the row of the environment is locked while it is decided.
  */
+import type { Cluster } from '../../clusters/clusters.ts'
 import { ApiError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
+import type { Problem } from '../deployments.ts'
+import { hasNoImage } from '../desired/workload.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { Release } from '../release/releases.ts'
 import { requestDeployment } from '../request/request.ts'
 import { requestPartsOf } from '../request/request-parts.ts'
-import type { Problem } from '../status/problems.ts'
 import { lockEnvironment } from '../status/service-state.ts'
 import { openStates } from '../status/states.ts'
+import { ensureImage } from './make-image.ts'
 
 const minute = 60_000
 /** Before each attempt, since the one before. */
@@ -64,8 +67,8 @@ const note = (tx: Queryable, { serviceId, id }: Release, deploymentId: string, a
 const lost = 'The image of the running version was removed from the cluster'
 const problem = (message: string): Problem => ({ code: 'image_lost', message })
 
-export const beingBuilt = problem(`${lost}: it is being built again.`)
-export const beingPulled = problem(`${lost}: it is being pulled again.`)
+const beingBuilt = problem(`${lost}: it is being built again.`)
+const beingPulled = problem(`${lost}: it is being pulled again.`)
 
 const waiting = ({ attempts, reason }: Row, pauseMs: number): Problem => {
   const next = `attempt ${attempts} of ${pausesMs.length}; the next one within ${Math.ceil(pauseMs / minute)} min`
@@ -131,4 +134,24 @@ export const buildLostImage = async (
       return problem(`${lost}, and it cannot be built again: ${error.message}`)
     throw error
   }
+}
+
+/** Null when there is an image to start from: one that was pulled is pulled again. `tell` says what is done about it. */
+export const findLost = async (
+  parts: DeploymentParts,
+  cluster: Cluster,
+  release: Release,
+  tell: (problem: Problem | null, tx?: Queryable) => Promise<void>,
+  signal: AbortSignal,
+): Promise<'lost' | 'busy' | null> => {
+  if (hasNoImage(release.workload)) return null
+  if (await cluster.images.isHeld(release.organizationId, release.image, signal)) return null
+  if (release.source === null) {
+    const problem = await buildLostImage(parts, release, (tx, asked) => tell(asked, tx))
+    if (problem !== beingBuilt) await tell(problem)
+    return problem === null || problem === beingBuilt ? 'busy' : 'lost'
+  }
+  await tell(beingPulled)
+  await ensureImage(parts, cluster, release, () => {}, signal)
+  return null
 }

@@ -1,0 +1,31 @@
+/** What a deploy would bring in place of what is deployed, and whether it may leave a service alone. Pure. */
+
+/** A version that is deployed (`from`), and the one that would be (`to`). */
+export type Version =
+  /** Null: nothing is deployed; the head of the branch cannot be read. */
+  | { of: 'commit'; from: string | null; to: string | null }
+  /**
+   * References that never move, and what they are called. `to` is null for an image that is not known before it is
+   * pulled.
+   */
+  | { of: 'image' | 'chart'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
+
+export const isSameVersion = ({ from, to }: Version): boolean => to !== null && from === to
+
+interface Skippable {
+  wholeEnvironment: boolean
+  /** The running version ends before a new one starts. */
+  stopsFirst: boolean
+  /** Its program is run to its end. */
+  runsTask: boolean
+  /** It has a current release; what it has is to run. */
+  released: boolean
+  running: boolean
+}
+
+/**
+ * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or
+ * where a rollout would interrupt it.
+ */
+export const mayBeSkipped = ({ wholeEnvironment, stopsFirst, runsTask, released, running }: Skippable): boolean =>
+  (wholeEnvironment || stopsFirst) && !runsTask && released && running
