@@ -34,7 +34,8 @@ const event = () => {
 const events = Buffer.from(`${Array.from({ length: 1000 }, event).join('\n')}\n`)
 
 const pour = async (response: ServerResponse): Promise<void> => {
-  while (!response.destroyed) if (!response.write(events)) await Promise.race([once(response, 'drain'), once(response, 'close')])
+  while (!response.destroyed)
+    if (!response.write(events)) await Promise.race([once(response, 'drain'), once(response, 'close')])
 }
 
 const id = randomUUID()

@@ -149,7 +149,12 @@ const liveLogs = async (scene: Scene, place: Place, headers: Record<string, stri
 }
 
 /** A cluster whose engine floods the server by itself, once it is connected. */
-const clusterOf = ({ slipway, send }: Scene, organizationId: string, engine: Json, headers: Record<string, string>): Attack => {
+const clusterOf = (
+  { slipway, send }: Scene,
+  organizationId: string,
+  engine: Json,
+  headers: Record<string, string>,
+): Attack => {
   const path = `/organization/${organizationId}`
   const begin = async (): Promise<void> => {
     const { id, name } = await send('POST', `${path}/onPremise/credentials`, engine)
