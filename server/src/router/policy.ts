@@ -1,5 +1,5 @@
 /** How the requests of one service are treated on their way. A plain value: it comes with the routes and is on disk. */
-import { isSource } from './access/sources.ts'
+import { isSource } from './sources.ts'
 
 export interface RetryPolicy {
   /** How often a request is repeated. */

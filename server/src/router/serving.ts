@@ -1,18 +1,27 @@
 /** What each process of the router does: it forwards requests by the table that it has. */
-import { trustProxies } from './access/sources.ts'
+
+import { newCounts, type OwnCounts } from './counts.ts'
 import { descriptorsForTraffic } from './descriptors.ts'
 import { createHolds, type HoldLimits, usualHoldLimits } from './hold/holds.ts'
 import { createFront } from './http/front.ts'
 import type { Ports } from './ports/ports.ts'
-import type { State } from './processes/messages.ts'
+
 import type { AnyRoute } from './router.ts'
 import { createShares } from './shares.ts'
-import { createLiveTable } from './table/live-table.ts'
-import { newCounts, type Traffic } from './table/traffic.ts'
-import { createUpstreams } from './table/upstreams.ts'
+import { trustProxies } from './sources.ts'
 import type { TlsBook } from './tls/book.ts'
-import type { Secure } from './tls/guard.ts'
 import { createTlsListener, defaultTlsLimits, type TlsLimits } from './tls/listener.ts'
+import type { Secure } from './tls/secure.ts'
+import { createLiveTable } from './traffic/live-table.ts'
+import type { Traffic } from './traffic/traffic.ts'
+import { createUpstreams } from './traffic/upstreams.ts'
+
+export interface State {
+  counts: OwnCounts
+  rssBytes: number
+  /** Open connections of HTTP. */
+  clients: number
+}
 
 interface ServingOptions {
   routes: readonly AnyRoute[]

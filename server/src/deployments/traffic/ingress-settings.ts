@@ -5,9 +5,9 @@
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { isOriginPattern } from '../../router/access/cors.ts'
 import { parseUsers } from '../../router/access/htpasswd.ts'
-import { isSource, listed } from '../../router/access/sources.ts'
 import { retryTriggers } from '../../router/http/retries.ts'
 import { isHeaderName, type Policy } from '../../router/policy.ts'
+import { isSource, listed } from '../../router/sources.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 
 export type IngressSettings = Readonly<Record<string, unknown>>

@@ -1,11 +1,11 @@
 /** A policy, ready to be applied: made once for each, and shared by all requests. */
 import { createHmac } from 'node:crypto'
 import { mostHeaderBytes, type Policy, type RetryPolicy, usual } from '../policy.ts'
+import { type MayReach, mayReach } from '../sources.ts'
 import type { Comparisons, LoginPlace } from './comparisons.ts'
 import { type Cors, createCors } from './cors.ts'
 import { parseUsers } from './htpasswd.ts'
 import { createLogins, type Logins } from './logins.ts'
-import { type MayReach, mayReach } from './sources.ts'
 
 type Limits = { readonly [Name in keyof typeof usual]: number }
 

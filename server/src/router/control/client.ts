@@ -3,12 +3,13 @@ import { readFile, rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
+import type { Counts } from '../counts.ts'
 import type { ProcessNumbers } from '../processes/messages.ts'
 import type { AnyRoute, KnownTls, Router } from '../router.ts'
 import { wildcardOf } from '../table/wildcard.ts'
 import { askHealth, askStop, type CallOptions, call, openCall, RouterAbsent } from './control-client.ts'
 import { ensureRunning, type LaunchRequest } from './launch.ts'
-import { type Counts, type Health, pathsOf } from './protocol.ts'
+import { type Health, pathsOf } from './protocol.ts'
 
 export interface RouterOptions {
   dataDir: string

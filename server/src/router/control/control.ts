@@ -2,13 +2,13 @@
 import { once } from 'node:events'
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { leastIdle, readIdle } from '../hold/idle.ts'
 import type { Workers } from '../processes/workers.ts'
 import { PortUnavailable, type Target } from '../router.ts'
-import type { LiveTable } from '../table/live-table.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
-import type { Upstreams } from '../table/upstreams.ts'
 import type { TlsBook } from '../tls/book.ts'
+import { leastIdle, readIdle } from '../traffic/idle.ts'
+import type { LiveTable } from '../traffic/live-table.ts'
+import type { Upstreams } from '../traffic/upstreams.ts'
 import type { Health } from './protocol.ts'
 
 interface ControlParts {

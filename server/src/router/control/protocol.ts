@@ -21,25 +21,6 @@ export interface Health {
   processes: ProcessNumbers
 }
 
-export interface Counts {
-  /** Over HTTP/1.1 and HTTP/2. */
-  requests: number
-  /** 5xx responses of the router itself, and responses it had to abort. */
-  failures: number
-  retries: number
-  inFlight: number
-  upgrades: { total: number; open: number }
-  /** TCP connections. */
-  connections: { total: number; open: number }
-  /** UDP flows. */
-  flows: { total: number; open: number }
-  /** Uncaught exceptions. The process continues; each is in the log. */
-  internalErrors: number
-  rssBytes: number
-  /** Process ids, the first one's first. */
-  processes: number[]
-}
-
 export const exitCodes = { cannotListen: 3, alreadyRunning: 4 } as const
 
 /** Absolute paths below a data directory. */

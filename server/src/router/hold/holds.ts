@@ -7,7 +7,7 @@
  * process from serving them.
  * Does not know: what a request is, and what its service does.
  */
-import type { PageName } from '../http/pages.ts'
+import type { PageName } from '../exchange/pages.ts'
 import type { AnyRoute } from '../router.ts'
 
 export interface Waiting {

@@ -3,10 +3,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isPreflight, variesByOrigin } from '../access/cors.ts'
 import type { Verdict } from '../access/logins.ts'
 import { dressed, type Rules, stickyHeader, stickyOf, stickyValue } from '../access/rules.ts'
-import { clientAddress, type IsTrusted } from '../access/sources.ts'
-import type { HostEntry } from '../table/live-table.ts'
-import { isSuspect, pick, type Upstream } from '../table/upstreams.ts'
-import type { PageName } from './pages.ts'
+import type { PageName } from '../exchange/pages.ts'
+import { clientAddress, type IsTrusted } from '../sources.ts'
+import type { HostEntry } from '../traffic/live-table.ts'
+import { isSuspect, pick, type Upstream } from '../traffic/upstreams.ts'
 
 /** `preflight`: the browser is answered here, because it sends no login with it. */
 export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy' | 'tried'>

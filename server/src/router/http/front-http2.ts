@@ -1,10 +1,10 @@
 /** The HTTP/2 half of the listener: connections that began with the preface, their limits and shutdown. */
 import { constants, createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
+import { allowUsualSilence, endSilence } from '../exchange/silence.ts'
 import type { Holding } from '../shares.ts'
-import type { Traffic } from '../table/traffic.ts'
+import type { Traffic } from '../traffic/traffic.ts'
 import { forwardStream } from './http2-exchange.ts'
-import { allowUsualSilence, endSilence } from './silence.ts'
 
 export interface Http2Limits {
   headerBytes: number

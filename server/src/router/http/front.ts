@@ -7,11 +7,11 @@ import type { ClientLimits, ClientOwner } from '../http1/owner.ts'
 import { createSweep, type Sweep } from '../http1/sweep.ts'
 import { usual } from '../policy.ts'
 import type { Holder, Holding } from '../shares.ts'
-import type { Traffic } from '../table/traffic.ts'
-import { judgeTls } from '../tls/guard.ts'
+import type { Traffic } from '../traffic/traffic.ts'
 import { createHttp2Front, type Http2Front, type Http2Limits } from './front-http2.ts'
 import { forward } from './proxy.ts'
 import { readRequest } from './request-check.ts'
+import { judgeTls } from './tls-guard.ts'
 import { forwardUpgrade } from './upgrade.ts'
 
 interface Front {
@@ -46,8 +46,6 @@ export const defaultLimits: Limits = {
 }
 
 const longestSweepMs = 1_000
-export const backlog = 1024
-
 /** True if it has been answered. */
 const isAnsweredByTls = (traffic: Traffic, client: Http1Client): boolean => {
   const verdict = judgeTls(traffic, client)

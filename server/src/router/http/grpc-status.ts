@@ -1,6 +1,6 @@
 /** The router's own responses to a gRPC client: headers only, with a status the client understands. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
-import { type PageName, renderPage } from './pages.ts'
+import { type PageName, renderPage } from '../exchange/pages.ts'
 
 const unavailable = 14
 

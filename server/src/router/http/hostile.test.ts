@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { test } from 'node:test'
 import { callGrpc, echo, openClient, serveGrpc } from '../../../test/support/router/grpc.ts'
 import { ask, openInside, route, serve, startProcess } from '../../../test/support/router/parts.ts'
-import { isSaidByUs } from './headers.ts'
+import { isSaidByUs } from '../exchange/headers.ts'
 
 const forged = {
   X_Forwarded_For: '6.6.6.6',

@@ -8,14 +8,16 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2'
 import type { Rules } from '../access/rules.ts'
+import { type PageName, renderPage } from '../exchange/pages.ts'
+import { allowStreamSilence } from '../exchange/silence.ts'
 import { heldBytes, type Place } from '../hold/holds.ts'
 import { partyOf } from '../router.ts'
-import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
-import { absence, checkPresence } from '../table/presence.ts'
-import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
-import { markSuspect, type Upstream } from '../table/upstreams.ts'
-import { hstsHeader, isEncrypted, judgeTls } from '../tls/guard.ts'
+import { hstsHeader, isEncrypted } from '../tls/secure.ts'
+import type { HostEntry } from '../traffic/live-table.ts'
+import { absence, checkPresence } from '../traffic/presence.ts'
+import { attemptPausesMs, findServing, type Traffic } from '../traffic/traffic.ts'
+import { markSuspect, type Upstream } from '../traffic/upstreams.ts'
 import { type Admission, addedHeaders, admit, pickFor } from './admission.ts'
 import { grpcAnswer, grpcTrailers, isGrpc } from './grpc-status.ts'
 import { forwardAsHttp1 } from './http1-over-2.ts'
@@ -26,9 +28,8 @@ import {
   streamHeadersForClient,
   streamHeadersForTarget,
 } from './http2-headers.ts'
-import { type PageName, renderPage } from './pages.ts'
-import { allowStreamSilence } from './silence.ts'
 import { Timer } from './timer.ts'
+import { judgeTls } from './tls-guard.ts'
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants
 const { NGHTTP2_FLAG_END_STREAM } = constants

@@ -1,8 +1,8 @@
 /** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
-import { type IsTrusted, plainAddress } from '../access/sources.ts'
+import { isSaidByUs } from '../exchange/headers.ts'
+import { type IsTrusted, plainAddress } from '../sources.ts'
 import { normalizeHost } from '../table/table.ts'
-import { isSaidByUs } from './headers.ts'
 
 /** Belongs to one connection, or is set by us. */
 const dropped = new Set([

@@ -1,20 +1,29 @@
 /** One plain request, from its arrival to the last byte of its response, with a few attempts. */
 import type { Rules } from '../access/rules.ts'
+import {
+  clientGone,
+  codeOf,
+  isReset,
+  isSilence,
+  LateError,
+  MalformedError,
+  TooLarge,
+  unwanted,
+} from '../exchange/failures.ts'
+import { headersForClient, isSecure } from '../exchange/headers.ts'
+import type { PageName } from '../exchange/pages.ts'
 import { heldBytes, type Place } from '../hold/holds.ts'
+import type { Answerer, Inbound, RequestSink } from '../http1/inbound.ts'
 import type { ResponseHead } from '../http1/response-head.ts'
 import type { TargetConnection, TargetUser } from '../http1/target.ts'
 import { usual } from '../policy.ts'
 import { partyOf } from '../router.ts'
-import type { HostEntry } from '../table/live-table.ts'
 import { rewritten } from '../table/paths.ts'
-import { absence, checkPresence } from '../table/presence.ts'
-import { attemptPausesMs, findServing, type Traffic } from '../table/traffic.ts'
-import { markSuspect, type Upstream } from '../table/upstreams.ts'
+import type { HostEntry } from '../traffic/live-table.ts'
+import { absence, checkPresence } from '../traffic/presence.ts'
+import { attemptPausesMs, findServing, type Traffic } from '../traffic/traffic.ts'
+import { markSuspect, type Upstream } from '../traffic/upstreams.ts'
 import { type Admission, addedHeaders, admit, dressedFor, pickFor } from './admission.ts'
-import { clientGone, codeOf, isReset, isSilence, LateError, MalformedError, TooLarge, unwanted } from './failures.ts'
-import { headersForClient, isSecure } from './headers.ts'
-import type { Answerer, Inbound, RequestSink } from './inbound.ts'
-import type { PageName } from './pages.ts'
 import { retriesLoss, retriesStatus, retryPauseMs } from './retries.ts'
 import { Timer } from './timer.ts'
 

@@ -1,7 +1,8 @@
 /** Refuses requests that two servers could read differently. What the parser already refuses never gets here. */
+
+import type { PageName } from '../exchange/pages.ts'
 import type { RequestHead } from '../http1/request-head.ts'
 import { normalizeHost } from '../table/table.ts'
-import type { PageName } from './pages.ts'
 
 /** `GET http://a.test/x`: its host must equal the Host header, and the rest becomes the path. */
 const pathOfAbsolute = (url: string, hostHeader: string): string | null => {

@@ -2,7 +2,9 @@
  * The head of a message: read from bytes, line by line, without an object for each header. What is passed on is cut out
  * of the head as it came; only heads with unusual lines are put together anew.
  */
+
 import type { IncomingHttpHeaders } from 'node:http'
+import { namesIn } from '../exchange/headers.ts'
 import { carriageReturn, colon, isToken, isValue, lineFeed, space, tab } from './characters.ts'
 import { headersOf, linesOf } from './lists.ts'
 
@@ -35,8 +37,6 @@ export const lengthOf = (text: string): number => {
 }
 
 const badLine = 'a header line has a control character, or does not end in CR LF'
-
-const noNames: ReadonlySet<string> = new Set()
 
 export abstract class Head {
   /** As received, once all of it is here. */
@@ -203,19 +203,6 @@ export abstract class Head {
     }
     return from < this.fieldsTo ? lines + text.slice(from, this.fieldsTo) : lines
   }
-}
-
-const plainConnection = /^(?:keep-alive|close|upgrade)$/i
-
-/**
- * Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs
- * them.
- */
-export const namesIn = (connection: string | undefined): ReadonlySet<string> => {
-  if (connection === undefined || plainConnection.test(connection)) return noNames
-  const names = new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
-  for (const own of ['host', 'content-length', 'keep-alive', 'close', 'upgrade', '']) names.delete(own)
-  return names
 }
 
 /** Whether a Connection header has this word. */

@@ -1,7 +1,23 @@
 /** What a connection of HTTP/1.1 is for whoever accepted it. */
 import type { Socket } from 'node:net'
-import type { Traffic } from '../table/traffic.ts'
+import type { OwnCounts } from '../counts.ts'
+import type { Shares } from '../shares.ts'
+import type { IsTrusted } from '../sources.ts'
+import type { Secure } from '../tls/secure.ts'
 import type { Http1Client } from './client.ts'
+
+/** What the connections of clients share with all other traffic of this process. */
+export interface ClientTraffic {
+  readonly isTrusted: IsTrusted
+  readonly counts: OwnCounts
+  /** Of the descriptors of this process. */
+  readonly shares: Shares
+  stopping: boolean
+  /** So many connections of HTTP/1.1 are to end with their next response, because other processes have fewer. */
+  shed: number
+  /** Absent: TLS is off. */
+  readonly secure?: Secure
+}
 
 export interface ClientLimits {
   headerBytes: number
@@ -14,7 +30,7 @@ export interface ClientLimits {
 }
 
 export interface ClientOwner {
-  readonly traffic: Traffic
+  readonly traffic: ClientTraffic
   readonly limits: ClientLimits
   /** The head of a request has been read. */
   serve(client: Http1Client): void

@@ -1,6 +1,6 @@
 /** The head of a request, read strictly: what two programs could read differently is malformed. */
 import { METHODS } from 'node:http'
-import { isSaidByUs, passedToTarget, saidByUs } from '../http/headers.ts'
+import { isSaidByUs, passedToTarget, saidByUs } from '../exchange/headers.ts'
 import { carriageReturn, isTarget, isToken, lineFeed, space } from './characters.ts'
 import { dropped, Head, kept, more, namesToAsk, says } from './head.ts'
 import { linesOf } from './lists.ts'

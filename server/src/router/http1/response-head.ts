@@ -3,7 +3,7 @@
  * browsers, curl and nginx accept it. Only for responses: a request must have one reading only, whereas what a target
  * answers is that target's own.
  */
-import { headersForClient, hopByHop } from '../http/headers.ts'
+import { headersForClient, hopByHop } from '../exchange/headers.ts'
 import { carriageReturn, isValue, lineFeed, space } from './characters.ts'
 import { dropped, Head, kept, more, namesToAsk, says } from './head.ts'
 

@@ -3,7 +3,7 @@
  * request was sent whole, the response was read whole, nothing came behind it.
  */
 import { connect, type Socket } from 'node:net'
-import { ClosedError, LateError, MalformedError, TooLarge } from '../http/failures.ts'
+import { ClosedError, LateError, MalformedError, TooLarge } from '../exchange/failures.ts'
 import { mostHeaderBytes } from '../policy.ts'
 import type { Target } from '../router.ts'
 import { BodyReader, type BodySink, badChunks } from './body.ts'

@@ -2,9 +2,9 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { partyOf } from '../router.ts'
-import { absence } from '../table/presence.ts'
-import { attemptPausesMs, connectTimeoutMs, findServingPort, type Traffic } from '../table/traffic.ts'
-import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { absence } from '../traffic/presence.ts'
+import { attemptPausesMs, connectTimeoutMs, findServingPort, type Traffic } from '../traffic/traffic.ts'
+import { markSuspect, pick, type Upstream } from '../traffic/upstreams.ts'
 import { join } from './join.ts'
 import type { OpenPort } from './ports.ts'
 

@@ -6,9 +6,9 @@ import { createSocket, type Socket } from 'node:dgram'
 import { once } from 'node:events'
 import { isIPv6 } from 'node:net'
 import { partyOf } from '../router.ts'
-import { checkPresence } from '../table/presence.ts'
-import { findServingPort, type Traffic } from '../table/traffic.ts'
-import { markSuspect, pick, type Upstream } from '../table/upstreams.ts'
+import { checkPresence } from '../traffic/presence.ts'
+import { findServingPort, type Traffic } from '../traffic/traffic.ts'
+import { markSuspect, pick, type Upstream } from '../traffic/upstreams.ts'
 import type { OpenPort } from './ports.ts'
 
 export interface FlowLimits {

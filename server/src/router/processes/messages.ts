@@ -1,6 +1,6 @@
 /** What the router's first process and the others say to each other. Neither believes less of the other than of itself. */
 import type { AnyRoute, Target } from '../router.ts'
-import type { Traffic } from '../table/traffic.ts'
+import type { State } from '../serving.ts'
 import type { TlsEntry } from '../tls/book.ts'
 
 /** How many processes share the ports: as many as `least` at once, more as their load asks for. */
@@ -46,13 +46,6 @@ export type Order =
   | { kind: 'leave' }
   /** The same, and it ends when no request is in progress, or after its time. */
   | { kind: 'close'; graceMs: number }
-
-export interface State {
-  counts: Traffic['counts']
-  rssBytes: number
-  /** Open connections of HTTP. */
-  clients: number
-}
 
 /** Said once a second. */
 export interface Pulse extends State {

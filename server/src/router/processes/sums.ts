@@ -1,5 +1,5 @@
 /** Counts of several processes, as one. */
-import type { State } from './messages.ts'
+import type { State } from '../serving.ts'
 
 type Counts = State['counts']
 

@@ -3,10 +3,10 @@
  * all that it knows, and starts another one if it dies. It ends with the first process.
  */
 import type { Server } from 'node:net'
-import { readIdle } from '../hold/idle.ts'
 import { createServing, limitLines, type Serving } from '../serving.ts'
 import { replaceService } from '../table/table.ts'
 import { sharedTlsBook, type TlsBook } from '../tls/book.ts'
+import { readIdle } from '../traffic/idle.ts'
 import type { Beginning, Notice, Numbered, Order } from './messages.ts'
 
 const pulseMs = 1000

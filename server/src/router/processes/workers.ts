@@ -4,13 +4,13 @@
  */
 import type { Server } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Counts } from '../control/protocol.ts'
+import type { Counts } from '../counts.ts'
 import type { AnyRoute, Target } from '../router.ts'
-import type { Serving } from '../serving.ts'
+import type { Serving, State } from '../serving.ts'
 import type { TlsEntry } from '../tls/book.ts'
 import { judgeLoad, judgeSheds, noTrend } from './load.ts'
 import { type Member, startMember } from './member.ts'
-import type { Beginning, Order, ProcessNumbers, State } from './messages.ts'
+import type { Beginning, Order, ProcessNumbers } from './messages.ts'
 import { pastOf, sumOf } from './sums.ts'
 
 interface WorkersOptions {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { route, stream } from '../../../test/support/router/parts.ts'
 import type { AnyRoute } from '../router.ts'
-import { createLiveTable, type HostEntry } from './live-table.ts'
+import { createLiveTable, type HostEntry } from '../traffic/live-table.ts'
+import { createUpstreams, markSuspect, pick } from '../traffic/upstreams.ts'
 import { buildTable, checkRoutes, normalizeHost, replaceService } from './table.ts'
-import { createUpstreams, markSuspect, pick } from './upstreams.ts'
 
 const nameOf = (route: AnyRoute): string => ('host' in route ? route.host : `${route.protocol} ${route.port}`)
 const noPorts = { open: async () => {}, retain() {} }

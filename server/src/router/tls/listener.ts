@@ -6,11 +6,13 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls'
 import { clientOf } from '../../lib/net/client-network.ts'
-import { backlog } from '../http/front.ts'
 import { normalizeHost } from '../table/table.ts'
 import type { TlsBook } from './book.ts'
 import { acmeProtocol, isAcmeHello } from './client-hello.ts'
 import { contextOf, tlsOptions } from './context.ts'
+
+/** How many connections of clients wait to be accepted, over HTTP as over HTTPS. */
+export const backlog = 1024
 
 export interface TlsLimits {
   handshakeMs: number

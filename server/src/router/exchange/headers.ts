@@ -1,7 +1,6 @@
 /** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingHttpHeaders } from 'node:http'
-import type { IsTrusted } from '../access/sources.ts'
-import { namesIn } from '../http1/head.ts'
+import type { IsTrusted } from '../sources.ts'
 
 export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
@@ -57,6 +56,20 @@ export const forwardedHeaders = (origin: Origin, host: string, isTrusted: IsTrus
     ...['x-forwarded-proto', String(said?.['x-forwarded-proto'] ?? (isEncrypted ? 'https' : 'http'))],
     ...['x-forwarded-host', String(said?.['x-forwarded-host'] ?? host)],
   ]
+}
+
+const plainConnection = /^(?:keep-alive|close|upgrade)$/i
+const noNames: ReadonlySet<string> = new Set()
+
+/**
+ * Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs
+ * them.
+ */
+export const namesIn = (connection: string | undefined): ReadonlySet<string> => {
+  if (connection === undefined || plainConnection.test(connection)) return noNames
+  const names = new Set(connection.split(',').map((name) => name.trim().toLowerCase()))
+  for (const own of ['host', 'content-length', 'keep-alive', 'close', 'upgrade', '']) names.delete(own)
+  return names
 }
 
 /** The headers of a request for its target, without those that are for us, or said by us. */

@@ -3,12 +3,11 @@
  */
 import { ownComparisons } from '../access/comparisons.ts'
 import { createRulebook, type Rules, stickyValue } from '../access/rules.ts'
-import type { Ports } from '../ports/ports.ts'
 import { type AnyRoute, isStreamRoute, partyOf, type Route, type StreamRoute } from '../router.ts'
-import { findPrefix } from './paths.ts'
-import { buildTable } from './table.ts'
+import { findPrefix } from '../table/paths.ts'
+import { buildTable } from '../table/table.ts'
+import { wildcardOf } from '../table/wildcard.ts'
 import type { Choice, Upstream, Upstreams } from './upstreams.ts'
-import { wildcardOf } from './wildcard.ts'
 
 export interface Entry<Kind extends AnyRoute = Route> extends Choice {
   readonly route: Kind
@@ -35,6 +34,14 @@ export interface LiveTable {
   change(edit: (routes: readonly AnyRoute[]) => readonly AnyRoute[]): Promise<void>
 }
 
+/** Of TCP and UDP. */
+interface StreamPorts {
+  /** Opens the missing ports of these routes. Rejects with `PortUnavailable`, and then opens none. */
+  open(routes: readonly StreamRoute[]): Promise<void>
+  /** Closes the ports that none of these needs. */
+  retain(routes: readonly StreamRoute[]): void
+}
+
 interface Change {
   edit(routes: readonly AnyRoute[]): readonly AnyRoute[]
   resolve(): void
@@ -51,7 +58,7 @@ export const createLiveTable = (
   initial: readonly AnyRoute[],
   upstreams: Upstreams,
   save: (routes: readonly AnyRoute[]) => Promise<void>,
-  ports: Pick<Ports, 'open' | 'retain'>,
+  ports: StreamPorts,
   changed: (routes: readonly AnyRoute[]) => void = () => {},
   comparisons = ownComparisons,
 ): LiveTable => {

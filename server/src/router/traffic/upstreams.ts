@@ -1,8 +1,9 @@
 /** Every target that is routed to or still in use: its connections, and its number of requests in progress. */
-import { createSessions, type Sessions } from '../http/h2-sessions.ts'
+
 import { createTargetPool, type TargetPool } from '../http1/target.ts'
 import { usual } from '../policy.ts'
 import type { Target } from '../router.ts'
+import { createSessions, type Sessions } from './h2-sessions.ts'
 import { checkPresence } from './presence.ts'
 
 export interface Upstream {

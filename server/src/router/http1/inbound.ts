@@ -1,9 +1,8 @@
 /** A request as the exchange sees it, whichever version of HTTP it came over, and the way back to its client. */
 import type { Rules } from '../access/rules.ts'
-import type { BodySink } from '../http1/body.ts'
-import type { ResponseHead } from '../http1/response-head.ts'
-import type { Origin } from './headers.ts'
-import type { PageName } from './pages.ts'
+
+import type { Origin } from '../exchange/headers.ts'
+import type { PageName } from '../exchange/pages.ts'
 
 /** Where a request's body goes; its bytes are framed as HTTP/1.1 asks for. */
 export interface RequestSink extends BodySink {

@@ -4,21 +4,10 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
-import { plainAddress } from '../access/sources.ts'
+import { plainAddress } from '../sources.ts'
 import { normalizeHost } from '../table/table.ts'
-import type { Traffic } from '../table/traffic.ts'
-import type { TlsBook } from './book.ts'
-
-/** What the router does about TLS; absent without a port for it. */
-export interface Secure {
-  book: Pick<TlsBook, 'has' | 'answerTo'>
-  /** Where clients find it; known once it listens. */
-  port: number
-  /** Of the header Strict-Transport-Security; 0: none. */
-  hstsSeconds: number
-  /** The names below it are the platform's, and so are their certificates; '': there are none. */
-  ownDomain: string
-}
+import { isEncrypted, type Secure } from '../tls/secure.ts'
+import type { Traffic } from '../traffic/traffic.ts'
 
 export type Verdict =
   | { kind: 'challenge'; answer: string }
@@ -35,9 +24,6 @@ interface Asked {
   headers: IncomingHttpHeaders
   socket: Pick<Socket, 'remoteAddress'> | undefined
 }
-
-export const isEncrypted = (socket: object | undefined): boolean =>
-  (socket as { encrypted?: unknown } | undefined)?.encrypted === true
 
 /** One connection is for one host: each has its own certificate, and perhaps its own rules. */
 const isMisdirected = ({ book }: Secure, { host, socket }: Asked): boolean => {
@@ -77,9 +63,3 @@ export const judgeTls = (traffic: Traffic, asked: Asked): Verdict | null => {
   if (!secure.book.has(host) || isWantedPlain(traffic, asked)) return null
   return { kind: 'redirect', to: `https://${host}${secure.port === 443 ? '' : `:${secure.port}`}${path}` }
 }
-
-/** [] if nothing is to be said. */
-export const hstsHeader = ({ secure }: Traffic, socket: object | undefined): string[] =>
-  secure !== undefined && secure.hstsSeconds > 0 && isEncrypted(socket)
-    ? ['strict-transport-security', `max-age=${secure.hstsSeconds}`]
-    : []

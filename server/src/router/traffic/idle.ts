@@ -1,6 +1,6 @@
 /** How long nobody has asked for a service, by the services that the table leads to. */
 import type { AnyRoute } from '../router.ts'
-import type { Upstreams } from '../table/upstreams.ts'
+import type { Upstreams } from './upstreams.ts'
 
 /**
  * In milliseconds by service; 0 while a request or a tunnel is open. One that is new counts as asked for now. `onlyUsed`:

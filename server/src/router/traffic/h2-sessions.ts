@@ -8,7 +8,7 @@ import {
 } from 'node:http2'
 import { connect } from 'node:net'
 import type { Target } from '../router.ts'
-import { connectTimeoutMs } from '../table/traffic.ts'
+import { connectTimeoutMs } from './traffic.ts'
 
 export interface Sessions {
   /**
