@@ -5,7 +5,7 @@
  */
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
-import type { PreparationLimits } from './builds/preparation/limits.ts'
+import type { PreparationLimits } from './builds/preparation-limits.ts'
 import { type DatabaseModules, databaseModulesAt } from './clusters/database-modules.ts'
 import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
 import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'

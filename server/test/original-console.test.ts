@@ -1,7 +1,7 @@
 /** The defects that the original's own console had here, each replayed as that console sends it. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { notAppliedHeader } from '../src/api/not-applied.ts'
+import { notAppliedHeader } from '../src/api/operations/not-applied.ts'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { newContainer, newRegistry } from './cases/container.ts'
 import { type Json, newApplication, newPlace, startApi, type TestPlace } from './support/api.ts'

@@ -4,7 +4,7 @@ import { ApiError, badRequest, reasonPhrase, unavailable } from '../lib/errors.t
 import type { Log } from '../lib/log.ts'
 import { sqlState } from '../store/database.ts'
 import { prefersProblem, problemType } from './accept.ts'
-import { notAppliedHeader } from './not-applied.ts'
+import { notAppliedHeader } from './operations/not-applied.ts'
 
 interface ErrorBody {
   status: number

@@ -15,8 +15,19 @@ import type { Limits } from '../limits/limits.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import type { WorkRegistry } from '../work/registry.ts'
-import type { OidcSettings } from './auth/oidc.ts'
+
 import type { Streams } from './streams.ts'
+
+export interface OidcSettings {
+  /** Exactly as in the `iss` claim of tokens. */
+  issuer: string
+  audience: readonly string[]
+  /** Addresses whose owners become owner or admins of the first organization, in lower case. */
+  adminEmails: readonly string[]
+  /** Enables sign-in by browser. */
+  clientId?: string | undefined
+  clientSecret?: Secret | undefined
+}
 
 /** The settings that the API reads. */
 export interface ApiSettings {

@@ -30,9 +30,9 @@ import { createImageStore, type ImageOwner, type ImageStore } from './image-stor
 import { baseNames, type Platform, planStages, type StagePlan, secretIds } from './preparation/build-plan.ts'
 import { contentKey, type OwnDockerfile } from './preparation/context.ts'
 import { pickBuildArgs } from './preparation/dockerfile.ts'
-import { usualPreparation } from './preparation/limits.ts'
 import type { Preparation } from './preparation/preparation.ts'
 import { findSecret } from './preparation/run-mounts.ts'
+import { usualPreparation } from './preparation-limits.ts'
 import { createTools, type ToolPaths } from './tools.ts'
 
 export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {

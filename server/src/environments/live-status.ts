@@ -3,8 +3,8 @@
  * of the public API. Each message is what the operations of `environments/status.ts` would return.
  */
 import Type from 'typebox'
-import { isSelective, rightsOf } from '../api/auth/access.ts'
 import { type Place, sees } from '../api/auth/permissions.ts'
+import { isSelective, rightsOf } from '../api/operations/access.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
-import type { Labels } from './log-history/logql.ts'
+import type { Labels } from './logql.ts'
 import { itemOf, ownerOf, type Self } from './self.ts'
 
 export const maxTail = 1000

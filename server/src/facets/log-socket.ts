@@ -5,8 +5,8 @@ import { Discarded, Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts
 import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
 import { endAway, type Sink, socketSink } from '../streams/sink.ts'
-import { fits, type LogQuery, LogQueryError, parseLogQuery } from './log-history/logql.ts'
 import { asFrame, labelsOf, maxTail, type ShownLine } from './log-lines.ts'
+import { fits, type LogQuery, LogQueryError, parseLogQuery } from './logql.ts'
 import { asShown, readVersions, sendLines, streamTailOf } from './logs.ts'
 import { followOutput, type OutputLine } from './runs/output.ts'
 

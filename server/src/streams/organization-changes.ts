@@ -7,9 +7,10 @@
  * Nothing is kept for readers that are away: the first frame of a stream, and any after which notices may have been
  * lost, says `refetch`. A reader that takes its frames too slowly is ended, and begins again with `refetch`.
  */
-import { mayReadIn } from '../api/auth/access.ts'
+
 import type { Area, Place } from '../api/auth/permissions.ts'
 import type { Principal } from '../api/auth/principal.ts'
+import { mayReadIn } from '../api/operations/access.ts'
 import type { Parts } from '../api/parts.ts'
 import { stateWords } from '../deployments/status/audit.ts'
 import { createLoop } from '../work/loop.ts'

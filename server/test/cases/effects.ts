@@ -74,7 +74,7 @@ Application | /git_commit_id | src/environments/actions | selected services are 
 Application, Helm, Job, Terraform | ?startId ?gitCommitId | src/resources/repositories/git-browsing | the commits of an application are those of its branch, the newest first, with the page of each
 Application, Job, Environment | /auto_preview | test/previews | a pull request that a host tells of gets an environment of its own, that follows its pushes and goes with it
 Application, Job, Terraform | /build.timeout_max_sec /build.cpu_max_in_milli /build.ram_max_in_gib | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
-Application, Job, Terraform | /build.skip_git_submodules | src/builds/git/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
+Application, Job, Terraform | /build.skip_git_submodules | src/builds/mirrors/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
 Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
 Application | ?message | test/source-archive | a directory becomes a commit with its files, modes and links, and is deployed

@@ -8,10 +8,9 @@ import type { Log } from '../../lib/log.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import { firstOrganizationSql, writeOwnAudit } from '../../store/own-audit.ts'
-import type { Membership, Principal } from '../operations/operation.ts'
-import { scopesOfRole } from './access.ts'
 import type { Claims } from './oidc.ts'
-import { builtInRoles } from './permissions.ts'
+import { builtInRoles, scopesOfRole } from './permissions.ts'
+import type { Membership, Principal } from './principal.ts'
 import { type RoleSpec, roleOf } from './role-rows.ts'
 
 /** Used for an account without an organization: no row has this id. */

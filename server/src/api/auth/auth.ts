@@ -10,13 +10,13 @@ import { decodeJwt } from 'jose'
 import { ApiError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Database, Queryable } from '../../store/database.ts'
-import type { Principal, Scope } from '../operations/operation.ts'
 import type { Parts } from '../parts.ts'
-import { scopesOfRole } from './access.ts'
 import { createAccounts } from './accounts.ts'
 import { sessionHash } from './ended-sessions.ts'
 import { createLookups, type Lookups } from './lookups.ts'
 import { type Claims, createOidc, looksLikeJwt } from './oidc.ts'
+import { type Scope, scopesOfRole } from './permissions.ts'
+import type { Principal } from './principal.ts'
 import { readRole } from './role-rows.ts'
 import { noteRefused, readToken, type TokenRow } from './token-rows.ts'
 
@@ -58,6 +58,9 @@ export const unauthorized = (): ApiError =>
   new ApiError(401, 'unauthorized', 'A valid token is required in the Authorization header.', {
     headers: { 'www-authenticate': 'Bearer' },
   })
+
+/** The half of a console's session that its page sends; the other is a cookie. */
+export const keyHeader = 'slipway-console-key'
 
 /** The token in an Authorization header; null if there is none in a known form. */
 export const tokenInHeader = (header: string | undefined): string | null => {

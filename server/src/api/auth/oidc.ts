@@ -17,19 +17,8 @@ import { unavailable } from '../../lib/errors.ts'
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
-import type { Secret } from '../../lib/secret.ts'
 import type { Clock } from '../../lib/time/clock.ts'
-
-export interface OidcSettings {
-  /** Exactly as in the `iss` claim of tokens. */
-  issuer: string
-  audience: readonly string[]
-  /** Addresses whose owners become owner or admins of the first organization, in lower case. */
-  adminEmails: readonly string[]
-  /** Enables sign-in by browser. */
-  clientId?: string | undefined
-  clientSecret?: Secret | undefined
-}
+import type { OidcSettings } from '../parts.ts'
 
 /** The claims of a verified token; texts are cut to what the database can store. */
 export interface Claims {

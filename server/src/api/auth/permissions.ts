@@ -1,6 +1,6 @@
 /**
  * What a role may do, as one pure function of the operation and the place it is about. Scopes of tokens are checked
- * elsewhere (`admits`). Knows no tables: `access.ts` finds out who has which role and what a row's parents are.
+ * elsewhere (`admits`). Knows no tables: `operations/access.ts` finds out who has which role and what a row's parents are.
  */
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
 export type Scope = (typeof scopes)[number]
@@ -197,3 +197,15 @@ export const covers = (role: Role, other: Role): boolean => {
   if (other.grants !== null) return ['owner', 'admin', 'devops'].includes(role.name)
   return covered[role.name as BuiltIn].includes(other.name)
 }
+
+const nearest: Record<string, Scope[]> = {
+  owner: ['Admin'],
+  admin: ['Admin'],
+  devops: ['Admin'],
+  viewer: ['Read'],
+  billing: [],
+}
+
+/** The scopes closest to a role. */
+export const scopesOfRole = (role: Role | null): ReadonlySet<Scope> =>
+  new Set(role === null ? [] : role.grants === null ? nearest[role.name] : (['Read', 'Deploy', 'Write'] as const))

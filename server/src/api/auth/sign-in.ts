@@ -10,21 +10,13 @@ import { decodeJwt } from 'jose'
 import { ApiError, badRequest, unavailable } from '../../lib/errors.ts'
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { readFingerprintKey } from '../../store/installation.ts'
-import type { Parts } from '../parts.ts'
+import type { OidcSettings, Parts } from '../parts.ts'
 import { tooManyRequests } from '../rate-limit.ts'
 import { createThrottle, type Throttle } from '../throttle.ts'
 import { createAccounts } from './accounts.ts'
 import { tokenInHeader, unauthorized } from './auth.ts'
 import { endSession, sessionHash } from './ended-sessions.ts'
-import {
-  type Claims,
-  createOidc,
-  endpointIn,
-  type Oidc,
-  type OidcParts,
-  type OidcSettings,
-  readDocument,
-} from './oidc.ts'
+import { type Claims, createOidc, endpointIn, type Oidc, type OidcParts, readDocument } from './oidc.ts'
 import type { Principal } from './principal.ts'
 import type { AccountRef, SignInAudit } from './sign-in-audit.ts'
 import { type Cookies, createCookies } from './sign-in-cookies.ts'

@@ -1,7 +1,7 @@
 /** API tokens as stored: by the hash of their text, revoked ones too, so that their use can be reported. */
 import type { Database } from '../../store/database.ts'
 import { writeOwnAudit } from '../../store/own-audit.ts'
-import type { Scope } from '../operations/operation.ts'
+import type { Scope } from './permissions.ts'
 
 export interface TokenRow {
   id: string

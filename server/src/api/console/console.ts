@@ -5,8 +5,7 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
-import { scopesOfRole } from '../auth/access.ts'
-import type { Role } from '../auth/permissions.ts'
+import { type Role, scopesOfRole } from '../auth/permissions.ts'
 import type { Principal } from '../auth/principal.ts'
 import { type Assets, readAssets } from './assets.ts'
 import { isOwnPage, type OpenedSession, refuseOpenly, type Sessions } from './sessions.ts'

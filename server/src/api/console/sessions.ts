@@ -11,7 +11,7 @@ import { ApiError, badRequest } from '../../lib/errors.ts'
 import { isLoopbackHost } from '../../lib/net/loopback.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Database } from '../../store/database.ts'
-import { type Authenticator, type Grant, unauthorized } from '../auth/auth.ts'
+import { type Authenticator, type Grant, keyHeader, unauthorized } from '../auth/auth.ts'
 import type { Lookups } from '../auth/lookups.ts'
 import type { Principal } from '../auth/principal.ts'
 import type { SignInAudit } from '../auth/sign-in-audit.ts'
@@ -26,7 +26,6 @@ import {
   writeSession,
 } from './session-rows.ts'
 
-export const keyHeader = 'slipway-console-key'
 const keyProtocol = 'console.'
 const cookieName = 'slipway_console'
 const weekMs = 7 * 24 * 3_600_000

@@ -7,20 +7,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError, badRequest, notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Answerer, answerWith } from '../answerer.ts'
-import {
-  authorize,
-  authorizerOf,
-  type Found,
-  findRow,
-  isSelective,
-  onlyVisible,
-  sharesAnswers,
-} from '../auth/access.ts'
-import { keyHeader } from '../console/sessions.ts'
+import { keyHeader } from '../auth/auth.ts'
 import { claimKey, hashBody, type KeyedRequest, openReplay, Replay, readKey, storeAnswer } from '../idempotency.ts'
-import { headerOf, type NotApplied, notApplied, notAppliedHeader } from '../not-applied.ts'
 import type { Parts } from '../parts.ts'
+import { authorize, authorizerOf, type Found, findRow, isSelective, onlyVisible, sharesAnswers } from './access.ts'
 import { refuseMarked } from './effects.ts'
+import { headerOf, type NotApplied, notApplied, notAppliedHeader } from './not-applied.ts'
 import {
   archiveType,
   type Context,

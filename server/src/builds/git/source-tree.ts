@@ -6,7 +6,7 @@ import {
   ignoreFileTooLarge,
   type PreparationLimits,
   refusePreparation,
-} from '../preparation/limits.ts'
+} from '../preparation-limits.ts'
 import { committedAt, maxCommitBytes } from './commit.ts'
 import { type Found, type Objects, withObjects } from './objects.ts'
 import type { Git } from './process.ts'

@@ -5,7 +5,6 @@
 import { createHash } from 'node:crypto'
 import type { Git } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
-import { parseIgnoreFile } from './ignore-file.ts'
 import {
   contextTooLarge,
   contextTooMany,
@@ -14,7 +13,8 @@ import {
   maxPathBytes,
   type PreparationLimits,
   refusePreparation,
-} from './limits.ts'
+} from '../preparation-limits.ts'
+import { parseIgnoreFile } from './ignore-file.ts'
 
 /** Names of this many bytes together are held at most. */
 const maxNameBytes = 64 * 2 ** 20

@@ -3,9 +3,9 @@
  * folders kept (`--parents`). The engine's own COPY then copies what is there. Pure.
  */
 import { posix } from 'node:path'
+import { refusePreparation } from '../preparation-limits.ts'
 import type { FileMode } from './file-modes.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
-import { refusePreparation } from './limits.ts'
 
 export interface ContextShape {
   /** Paths and patterns in the context. */

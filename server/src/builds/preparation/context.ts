@@ -10,10 +10,10 @@ import { extract, type Pack, pack } from 'tar-stream'
 import { readableOf, writableOf } from '../../lib/tar-streams.ts'
 import type { Git } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
+import type { PreparationLimits } from '../preparation-limits.ts'
 import { createKeptCount, type Names, scanContext } from './context-scan.ts'
 import { type ContextShape, createRename, nothingFolder, ownFolder } from './context-shape.ts'
 import { changeMode } from './file-modes.ts'
-import type { PreparationLimits } from './limits.ts'
 import { ignoreFileWith } from './own-dockerfile.ts'
 
 /** Part of every content key: a different way to build makes different images. */

@@ -5,9 +5,9 @@ import type { ToolBuild } from '../builder.ts'
 import { explainLimits } from '../git/errors.ts'
 import { GitFailed, type GitSetup } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
+import { type PreparationLimits, refusePreparation } from '../preparation-limits.ts'
 import type { OwnDockerfile } from './context.ts'
 import type { Dockerfile } from './dockerfile.ts'
-import { type PreparationLimits, refusePreparation } from './limits.ts'
 
 export interface WorkerSetup {
   git: Omit<GitSetup, 'onChild'>

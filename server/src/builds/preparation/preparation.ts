@@ -11,9 +11,6 @@ import type { GitSource, ToolBuild } from '../builder.ts'
 import { ownerOf } from '../git/mirror-room.ts'
 import type { GitSetup } from '../git/process.ts'
 import type { SourceTree } from '../git/source-tree.ts'
-import type { OwnDockerfile } from './context.ts'
-import type { Dockerfile } from './dockerfile.ts'
-import { type FromWorker, fromPlain, type Job, type Prepared } from './job.ts'
 import {
   contextTooSlow,
   type PreparationLimits,
@@ -21,7 +18,10 @@ import {
   readTooMuch,
   readTooSlow,
   usualPreparation,
-} from './limits.ts'
+} from '../preparation-limits.ts'
+import type { OwnDockerfile } from './context.ts'
+import type { Dockerfile } from './dockerfile.ts'
+import { type FromWorker, fromPlain, type Job, type Prepared } from './job.ts'
 import { createPool, type Lease } from './pool.ts'
 
 export interface PreparedSource {

@@ -11,12 +11,12 @@ import { pipeline } from 'node:stream/promises'
 import { ApiError } from '../../lib/errors.ts'
 import { ExecTimeout } from '../../lib/exec.ts'
 import type { Commit } from '../builder.ts'
-import { changedPaths } from '../git/browse.ts'
 import { maxCommitBytes, parseCommit } from '../git/commit.ts'
 import { explainLimits } from '../git/errors.ts'
 import { isCommitId } from '../git/names.ts'
 import { withObjects } from '../git/objects.ts'
 import { type Git, GitFailed, withEnvironment } from '../git/process.ts'
+import { changedPaths } from '../mirrors/browse.ts'
 
 const stepMs = 300_000
 const mark = '.push-'

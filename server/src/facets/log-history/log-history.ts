@@ -4,17 +4,17 @@
  * one answer, its lines and its bytes.
  */
 import Type from 'typebox'
-import { mayReadAt } from '../../api/auth/access.ts'
 import type { Mode } from '../../api/auth/permissions.ts'
+import { mayReadAt } from '../../api/operations/access.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { Maybe, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { badRequest, DeploymentError, notFound, unavailable } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { labelsOf, type ShownLine } from '../log-lines.ts'
+import { fits, type LabelName, type Labels, type LogQuery, LogQueryError, labelNames, parseLogQuery } from '../logql.ts'
 import { asShown, readVersions } from '../logs.ts'
 import { readOutputBetween } from '../runs/output.ts'
-import { fits, type LabelName, type Labels, type LogQuery, LogQueryError, labelNames, parseLogQuery } from './logql.ts'
 import { readTimeRange, type TimeRange, toNanoseconds, toRfc3339 } from './time-range.ts'
 
 const usualLines = 100

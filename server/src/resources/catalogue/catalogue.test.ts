@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, startApi } from '../../../test/support/api.ts'
-import { features } from './features.ts'
+import { features } from '../cluster/catalogue-features.ts'
 import { instanceTypes } from './instance-types.ts'
 import { regions } from './regions.ts'
 

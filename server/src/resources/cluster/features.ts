@@ -3,8 +3,8 @@ import Type, { type TObject } from 'typebox'
 import type { Spec } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
-import { type CatalogueFeature, features } from '../catalogue/features.ts'
 import { readForm } from '../forms.ts'
+import { type CatalogueFeature, features } from './catalogue-features.ts'
 
 const Subnets = () => List(Text(), 50)
 const zones = (prefix: string): string[] => ['a', 'b', 'c'].map((zone) => `${prefix}_zone_${zone}_ids`)

@@ -3,8 +3,8 @@
  * clusters the network routes that were set. Also which environments are on a cluster.
  */
 import Type from 'typebox'
-import { isSelective, mayReadAt } from '../../api/auth/access.ts'
 import type { Mode } from '../../api/auth/permissions.ts'
+import { isSelective, mayReadAt } from '../../api/operations/access.ts'
 import { type Context, JsonText, type Operation, operation } from '../../api/operations/operation.ts'
 import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'

@@ -5,8 +5,8 @@
  * only. Clients expect the words of Kubernetes: requests equal limits, and a number that Docker does not have is 0.
  */
 import Type from 'typebox'
-import { mayReadAt, rightsOf } from '../../api/auth/access.ts'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
+import { mayReadAt, rightsOf } from '../../api/operations/access.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'

@@ -18,6 +18,7 @@ import {
 import { loginStateOf } from '../../deployments/credentials/registry-credentials.ts'
 import { Status } from '../../facets/status-schema.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
+import { type RegistryKind, registryKinds } from '../service/image-source.ts'
 import {
   availableKinds,
   cloudKeys,
@@ -29,7 +30,7 @@ import {
 
 const https = ['https']
 
-const kinds: PlaceKinds = {
+const kinds: Record<RegistryKind, PlaceKinds[string]> = {
   ECR: { schemes: https, needs: cloudKeys },
   SCALEWAY_CR: { schemes: https, needs: scalewayKeys },
   DOCKER_HUB: { schemes: https, url: 'https://docker.io', hosts: /^(.+\.)?docker\.(io|com)$/ },
@@ -54,8 +55,6 @@ const kinds: PlaceKinds = {
     ],
   },
 }
-
-export const registryKinds = Object.keys(kinds)
 
 const tag = 'Container Registries'
 const collection = '/organization/{organizationId}/containerRegistry'

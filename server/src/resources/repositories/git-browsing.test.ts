@@ -4,9 +4,9 @@ import { createServer } from 'node:http'
 import { after, test } from 'node:test'
 import { applicationBody, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { startGitServer } from '../../../test/support/peers/git-server.ts'
-import { createMirrors } from '../../builds/git/git.ts'
 import { openGitPlace, removeGitPlace } from '../../builds/git/place.ts'
 import { createGit } from '../../builds/git/process.ts'
+import { createMirrors } from '../../builds/mirrors/mirrors.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 
 const api = await startApi({ idle: true })

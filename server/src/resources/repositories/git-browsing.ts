@@ -30,6 +30,7 @@ import {
   sourceUrlOf,
 } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
+import { administers, refuseTokensElsewhere } from '../service/token-reach.ts'
 import {
   expiredToken,
   findRepository,
@@ -38,7 +39,6 @@ import {
   providers,
   readProviderToken,
 } from './git-provider.ts'
-import { administers, refuseTokensElsewhere } from './token-reach.ts'
 
 const patienceMs = 30_000
 

@@ -1,7 +1,7 @@
 /** Whether pushes to a service's repository are noticed, how, and what became of the last one; and the webhook's sync. */
 import Type from 'typebox'
-import { isSelective } from '../../api/auth/access.ts'
 import { gitWebhookPath } from '../../api/git-webhooks.ts'
+import { isSelective } from '../../api/operations/access.ts'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { List, Nullable, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { internalUrl } from '../../builds/git/names.ts'

@@ -3,7 +3,21 @@ import Type from 'typebox'
 import { Computed, OneOf, Ref, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Source } from '../../deployments/deployments.ts'
 import { ImageTag } from '../../facets/deployment-request.ts'
-import { registryKinds } from '../repositories/container-registry.ts'
+
+export const registryKinds = [
+  'ECR',
+  'SCALEWAY_CR',
+  'DOCKER_HUB',
+  'GITHUB_CR',
+  'GITHUB_ENTERPRISE_CR',
+  'GITLAB_CR',
+  'PUBLIC_ECR',
+  'DOCR',
+  'GENERIC_CR',
+  'GCP_ARTIFACT_REGISTRY',
+  'AZURE_CR',
+] as const
+export type RegistryKind = (typeof registryKinds)[number]
 
 const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
 

@@ -33,11 +33,11 @@ import { usualLimits } from '../../limits/limits.ts'
 import { refuseTooMuch } from '../../limits/service-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import { listSql, type RecordSql, timestampSql } from '../../store/tree.ts'
-import { approveTokenUses, refuseTokensElsewhere } from '../repositories/token-reach.ts'
 import { type GitPath, isRefusedSql, repositorySql, withHead, withRepository } from './git-head.ts'
 import type { KeptCommit } from './git-source.ts'
 import { writeRoutes } from './hosts.ts'
 import type { Port } from './parts.ts'
+import { approveTokenUses, refuseTokensElsewhere } from './token-reach.ts'
 
 const groupWords =
   'Its pairs become labels of the containers. A label wins over an annotation of the same key, and a later group over an earlier one.'

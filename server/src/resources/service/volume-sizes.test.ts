@@ -4,7 +4,7 @@ import { containerBody, newRegistry } from '../../../test/cases/container.ts'
 import { databaseBody } from '../../../test/cases/database.ts'
 import { applicationBody, type Json, newPlace, startApi } from '../../../test/support/api.ts'
 import { newScene } from '../../../test/support/scene.ts'
-import { notAppliedHeader } from '../../api/not-applied.ts'
+import { notAppliedHeader } from '../../api/operations/not-applied.ts'
 import { learnCapacity } from '../../clusters/capacity.ts'
 
 const api = await startApi()

@@ -1,5 +1,5 @@
 /** The limits of preparing a build. Pure. Each message names the limit, the value and the setting. */
-import { DeploymentError } from '../../lib/errors.ts'
+import { DeploymentError } from '../lib/errors.ts'
 
 export interface PreparationLimits {
   /** The total size of a context's files, unpacked. */

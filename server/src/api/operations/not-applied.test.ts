@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Type from 'typebox'
-import { type Answer, applicationBody, newApplication, newPlace, startApi } from '../../test/support/api.ts'
-import { until } from '../../test/support/until.ts'
+import { type Answer, applicationBody, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
+import { until } from '../../../test/support/until.ts'
+import { effectSentence } from './effects.ts'
 import { notAppliedHeader } from './not-applied.ts'
-import { effectSentence } from './operations/effects.ts'
-import { operation, ownOrganization } from './operations/operation.ts'
+import { operation, ownOrganization } from './operation.ts'
 import {
   AllDiscarded,
   Flag,
@@ -18,7 +18,7 @@ import {
   RefusedValues,
   Text,
   Whole,
-} from './operations/schema.ts'
+} from './schema.ts'
 
 const Pet = Type.Object({
   name: Text(),

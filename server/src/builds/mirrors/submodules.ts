@@ -5,15 +5,22 @@
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { GitSource } from '../builder.ts'
+import { committedAt, maxCommitBytes } from '../git/commit.ts'
+import { credentialsFor } from '../git/credential-reach.ts'
+import { askedHost, explainGit, isMissingRef, refMissing, refused } from '../git/errors.ts'
+import { isCommitId } from '../git/names.ts'
+import { type Objects, withObjects } from '../git/objects.ts'
+import type { Git } from '../git/process.ts'
+import type { createRemote } from '../git/remote.ts'
+import {
+  branchesFor,
+  isInside,
+  maxSubmodules,
+  parseModules,
+  type Submodule,
+  submoduleUrl,
+} from '../git/submodule-names.ts'
 import type { Owner } from '../lfs/fetch.ts'
-import { committedAt, maxCommitBytes } from './commit.ts'
-import { credentialsFor } from './credential-reach.ts'
-import { askedHost, explainGit, isMissingRef, refMissing, refused } from './errors.ts'
-import { isCommitId } from './names.ts'
-import { type Objects, withObjects } from './objects.ts'
-import type { Git } from './process.ts'
-import type { createRemote } from './remote.ts'
-import { branchesFor, isInside, maxSubmodules, parseModules, type Submodule, submoduleUrl } from './submodule-names.ts'
 import { treeWith } from './tree-with.ts'
 
 const readMs = 30_000

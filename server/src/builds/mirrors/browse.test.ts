@@ -8,9 +8,9 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { createLog } from '../../lib/log.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 import { systemClock } from '../../lib/time/clock.ts'
-import { createMirrors } from './git.ts'
-import { openGitPlace, removeGitPlace } from './place.ts'
-import { createGit } from './process.ts'
+import { openGitPlace, removeGitPlace } from '../git/place.ts'
+import { createGit } from '../git/process.ts'
+import { createMirrors } from './mirrors.ts'
 
 const never = new AbortController().signal
 const server = await startGitServer()

@@ -4,8 +4,8 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import Type from 'typebox'
-import { type Path, unknownIn, valueAt, withoutEffectIn } from './operations/effects.ts'
-import type { Operation } from './operations/operation.ts'
+import { type Path, unknownIn, valueAt, withoutEffectIn } from './effects.ts'
+import type { Operation } from './operation.ts'
 
 export const notAppliedHeader = 'slipway-not-applied'
 

@@ -1,13 +1,13 @@
 /** Browsing a repository (see `Browser`), using the mirrors of git.ts. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
+import { maxCommitBytes, parseCommit, unreadCommit } from '../git/commit.ts'
+import { askedHost, explainGit, refMissing } from '../git/errors.ts'
+import { isCommitId } from '../git/names.ts'
+import { withObjects } from '../git/objects.ts'
+import type { Git } from '../git/process.ts'
+import { type createRemote, findTag, validate } from '../git/remote.ts'
 import { type CompleteParts, lfsBlobs } from '../lfs/complete.ts'
-import { maxCommitBytes, parseCommit, unreadCommit } from './commit.ts'
-import { askedHost, explainGit, refMissing } from './errors.ts'
-import { isCommitId } from './names.ts'
-import { withObjects } from './objects.ts'
-import type { Git } from './process.ts'
-import { type createRemote, findTag, validate } from './remote.ts'
 
 export interface BrowserParts {
   git: Git

@@ -10,10 +10,10 @@ import { createOutbound } from '../../lib/net/outbound.ts'
 import { Secret } from '../../lib/secret.ts'
 import { systemClock } from '../../lib/time/clock.ts'
 import type { GitSource } from '../builder.ts'
-import { createMirrors } from './git.ts'
-import { openGitPlace, removeGitPlace } from './place.ts'
-import { createGit } from './process.ts'
-import { isInside, submoduleUrl } from './submodule-names.ts'
+import { openGitPlace, removeGitPlace } from '../git/place.ts'
+import { createGit } from '../git/process.ts'
+import { isInside, submoduleUrl } from '../git/submodule-names.ts'
+import { createMirrors } from './mirrors.ts'
 
 const never = new AbortController().signal
 const auth = { username: 'x', password: 'the token' }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ApiError } from '../../lib/errors.ts'
+import { ApiError } from '../lib/errors.ts'
+import { readTimeRange, toNanoseconds, toRfc3339 } from './log-history/time-range.ts'
 import { fits, type Labels, LogQueryError, parseLogQuery } from './logql.ts'
-import { readTimeRange, toNanoseconds, toRfc3339 } from './time-range.ts'
 
 const id = '00000000-0000-4000-8000-00000000000a'
 const service = `qovery_com_service_id="${id}"`

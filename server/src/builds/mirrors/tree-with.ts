@@ -1,6 +1,6 @@
 /** A tree with others grafted into it: only the folders on the way are written anew, whatever else the tree has. */
-import { isCommitId } from './names.ts'
-import type { Git } from './process.ts'
+import { isCommitId } from '../git/names.ts'
+import type { Git } from '../git/process.ts'
 
 const timeoutMs = 30_000
 /** Of one folder's list. */

@@ -3,10 +3,10 @@
  * full.
  */
 import type { GitSource } from '../builder.ts'
-import { isBroken, isLocked } from './errors.ts'
-import type { MirrorParts } from './git.ts'
-import { clearLeftovers, countPacks, ensureMirror } from './mirror-folder.ts'
-import type { createRemote, GitLimits } from './remote.ts'
+import { isBroken, isLocked } from '../git/errors.ts'
+import { clearLeftovers, countPacks, ensureMirror } from '../git/mirror-folder.ts'
+import type { createRemote, GitLimits } from '../git/remote.ts'
+import type { MirrorParts } from './mirrors.ts'
 
 const maxPacks = 20
 const started = new Date(Date.now() - performance.now())

@@ -7,20 +7,8 @@ import { forbidden, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Node } from '../../store/tree.ts'
-import { admits, type Operation, type Owner, type Principal, type Scope } from '../operations/operation.ts'
-import { type Area, decide, type Grants, type Mode, type Place, type Role, sees } from './permissions.ts'
-
-const nearest: Record<string, Scope[]> = {
-  owner: ['Admin'],
-  admin: ['Admin'],
-  devops: ['Admin'],
-  viewer: ['Read'],
-  billing: [],
-}
-
-/** The scopes closest to a role. */
-export const scopesOfRole = (role: Role | null): ReadonlySet<Scope> =>
-  new Set(role === null ? [] : role.grants === null ? nearest[role.name] : (['Read', 'Deploy', 'Write'] as const))
+import { type Area, decide, type Grants, type Mode, type Place, type Role, sees } from '../auth/permissions.ts'
+import { admits, type Operation, type Owner, type Principal, type Scope } from './operation.ts'
 
 /** The caller as a member of another of its organizations; null if it is not a member. */
 const inOrganization = (principal: Principal, organizationId: string): Principal | null => {

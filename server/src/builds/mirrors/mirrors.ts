@@ -9,10 +9,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Browser, Commit, GitSource } from '../builder.ts'
-import { type CompleteParts, type ContentPart, completeWithLfs, refForPart } from '../lfs/complete.ts'
-import { type PreparationLimits, usualPreparation } from '../preparation/limits.ts'
-import { createBrowser } from './browse.ts'
-import { maxCommitBytes, parseCommit } from './commit.ts'
+import { maxCommitBytes, parseCommit } from '../git/commit.ts'
 import {
   askedHost,
   branchMissing,
@@ -22,13 +19,12 @@ import {
   nothingPushed,
   refMissing,
   refused,
-} from './errors.ts'
-import { noteUse } from './mirror-folder.ts'
-import { createMirrorRoom, type MirrorRoom, ownerKey, type RoomLimits } from './mirror-room.ts'
-import { createUpkeep } from './mirror-upkeep.ts'
-import { hash, internalIdIn, isCommitId } from './names.ts'
-import { withObjects } from './objects.ts'
-import { type Git, GitFailed } from './process.ts'
+} from '../git/errors.ts'
+import { noteUse } from '../git/mirror-folder.ts'
+import { createMirrorRoom, type MirrorRoom, ownerKey, type RoomLimits } from '../git/mirror-room.ts'
+import { hash, internalIdIn, isCommitId } from '../git/names.ts'
+import { withObjects } from '../git/objects.ts'
+import { type Git, GitFailed } from '../git/process.ts'
 import {
   createRemote,
   describeRef,
@@ -39,7 +35,11 @@ import {
   type StoredRepositories,
   usualLimits,
   validate,
-} from './remote.ts'
+} from '../git/remote.ts'
+import { type CompleteParts, type ContentPart, completeWithLfs, refForPart } from '../lfs/complete.ts'
+import { type PreparationLimits, usualPreparation } from '../preparation-limits.ts'
+import { createBrowser } from './browse.ts'
+import { createUpkeep } from './mirror-upkeep.ts'
 import { commitAtRef, fetchSubmodules, madeFor, readTop } from './submodules.ts'
 
 export interface MirrorParts {

@@ -11,10 +11,10 @@ import { createLog } from '../../lib/log.ts'
 import { createOutbound } from '../../lib/net/outbound.ts'
 import { Secret } from '../../lib/secret.ts'
 import { systemClock } from '../../lib/time/clock.ts'
-import { createMirrors } from './git.ts'
-import { openGitPlace, removeGitPlace } from './place.ts'
-import { createGit } from './process.ts'
-import type { GitLimits, GitNetwork } from './remote.ts'
+import { openGitPlace, removeGitPlace } from '../git/place.ts'
+import { createGit } from '../git/process.ts'
+import type { GitLimits, GitNetwork } from '../git/remote.ts'
+import { createMirrors } from './mirrors.ts'
 
 const never = new AbortController().signal
 const servers: GitServer[] = []
