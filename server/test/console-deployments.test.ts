@@ -1,7 +1,8 @@
 /** Lines of deployments among those of their service, in the console's log: where each stands, and which are shown. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createLineList, everything, type Line } from '../../console/src/ui/log-lines.ts'
+import type { Line } from '../../console/src/api/log-line.ts'
+import { createLineList, everything } from '../../console/src/ui/log-lines.ts'
 import { inOrder, merged, overlapping, type Span } from '../../console/src/ui/log-merge.ts'
 import { createLogStore } from '../../console/src/ui/log-store.ts'
 import { until } from './support/until.ts'

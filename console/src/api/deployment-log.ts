@@ -1,6 +1,7 @@
 /** Lines of a deployment, from its log: as they are written, or of one that is over. */
-import type { Line } from '../ui/log-lines.ts'
+
 import { answerOf, client } from './client.ts'
+import type { Line } from './log-line.ts'
 import { useStream } from './stream.ts'
 
 interface WireLine {

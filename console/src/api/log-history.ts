@@ -1,6 +1,7 @@
 /** Past lines of a service, from where they are kept: the containers that there are, or the output of a job. */
-import type { Line } from '../ui/log-lines.ts'
+
 import { answerOf, client } from './client.ts'
+import type { Line } from './log-line.ts'
 
 export interface Wanted {
   clusterId: string

@@ -10,7 +10,7 @@ import { RollBack } from '../ui/roll-back.tsx'
 import { stageName } from '../ui/stage-name.ts'
 import { isBusy, StateMark, wordOf } from '../ui/state.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
-import { verbs } from './environment/deployments.tsx'
+import { verbs } from './environment/execution.ts'
 
 type Row = NonNullable<Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>>[number]
 

@@ -1,6 +1,6 @@
 /** Lines that are all there, as a log. */
 import { type ReactNode, useEffect, useState } from 'react'
-import type { Line } from './log-lines.ts'
+import type { Line } from '../api/log-line.ts'
 import { useLog } from './log-store.ts'
 import { type Filters, LogView } from './log-view.tsx'
 

@@ -1,5 +1,7 @@
 /** Lines of deployments beside those of a log: what of them is in the time that is shown, and both as one. */
-import { createLineList, everything, type Filter, type Line, type LineList, type Lines } from './log-lines.ts'
+
+import type { Line } from '../api/log-line.ts'
+import { createLineList, everything, type Filter, type LineList, type Lines } from './log-lines.ts'
 import { inOrder, merged, type Span } from './log-merge.ts'
 
 /** As lines come. What a deployment wrote before the oldest of them is in it: it leads to them. */

@@ -2,21 +2,8 @@
  * Lines of a log in memory of fixed size, with a filter that never holds up the page. Lines are added and looked through
  * in small portions; what is older than what fits is left out and counted.
  */
+import type { Line } from '../api/log-line.ts'
 import { textOf } from './ansi.ts'
-
-export interface Line {
-  id: string
-  /** Milliseconds since 1970. */
-  at: number
-  text: string
-  isError: boolean
-  /** Which instance or service wrote it. */
-  from: string
-  /** The service that it is about, where that is not who wrote it. */
-  about?: string
-  /** The number of the deployment that it is of, where that stands among other lines. */
-  deployment?: number
-}
 
 export type Level = 'all' | 'error'
 

@@ -1,5 +1,6 @@
 /** Lines of deployments among those of a service, on one axis of time. Pure. */
-import type { Line, Lines } from './log-lines.ts'
+import type { Line } from '../api/log-line.ts'
+import type { Lines } from './log-lines.ts'
 
 /** Both ends are in it. */
 export interface Span {

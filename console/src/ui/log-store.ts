@@ -4,8 +4,9 @@
  * pushed out from under them.
  */
 import { useEffect, useState, useSyncExternalStore } from 'react'
+import type { Line } from '../api/log-line.ts'
 import { always, createBeside } from './log-beside.ts'
-import { createLineList, everything, type Filter, type Line, type LineList, type Lines } from './log-lines.ts'
+import { createLineList, everything, type Filter, type LineList, type Lines } from './log-lines.ts'
 import type { Span } from './log-merge.ts'
 
 const gatherMs = 90

@@ -11,9 +11,10 @@ import {
   useState,
   useSyncExternalStore,
 } from 'react'
+import type { Line } from '../api/log-line.ts'
 import { spansOf, textOf } from './ansi.ts'
 import { FilterField } from './filter-field.tsx'
-import type { Level, Line, Lines } from './log-lines.ts'
+import type { Level, Lines } from './log-lines.ts'
 import { type LogStore, useLogVersion } from './log-store.ts'
 import { inSteps } from './virtual-rows.tsx'
 

@@ -4,9 +4,9 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from 'react'
 import * as read from '../api/queries.ts'
+import { addressOf } from './crumbs.tsx'
 import { sectionWords } from './organization-sections.ts'
 import type { Place } from './place.ts'
-import { addressOf } from './shell.tsx'
 
 interface Item {
   name: string

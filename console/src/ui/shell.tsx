@@ -14,8 +14,6 @@ import { Deploying } from './deploying.tsx'
 import { Icon } from './icons.tsx'
 import { nameOf, usePlace } from './place.ts'
 
-export { addressOf } from './crumbs.tsx'
-
 const Palette = lazy(() => import('./palette.tsx').then(({ Palette: component }) => ({ default: component })))
 const Help = lazy(() => import('./help.tsx').then(({ Help: component }) => ({ default: component })))
 

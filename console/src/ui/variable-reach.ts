@@ -3,7 +3,11 @@ import { type QueryClient, useQueryClient } from '@tanstack/react-query'
 import * as read from '../api/queries.ts'
 import { usePlace } from './place.ts'
 import { tell } from './toasts.tsx'
-import type { VariablesPlace } from './variables-text.tsx'
+
+export interface VariablesPlace {
+  scope: 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
+  parentId: string
+}
 
 const mostNames = 5
 const list = new Intl.ListFormat('en-GB')

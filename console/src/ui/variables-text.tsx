@@ -9,14 +9,9 @@ import { parseDotenv } from '../../../server/src/variables/dotenv.ts'
 import { answerOf, client, type Schemas } from '../api/client.ts'
 import { DialogFrame, ProblemNote } from './dialog.tsx'
 import { useMay } from './place.ts'
-import { useTellReach } from './variable-reach.ts'
+import { useTellReach, type VariablesPlace } from './variable-reach.ts'
 
 type Variable = Schemas['Variable']
-
-export interface VariablesPlace {
-  scope: 'PROJECT' | 'ENVIRONMENT' | 'APPLICATION' | 'CONTAINER' | 'JOB' | 'HELM' | 'TERRAFORM'
-  parentId: string
-}
 
 /** Of its own, with a value that can be read and is no file: the others keep to their own dialog. */
 const isPlain = ({ is_secret, value, mount_path, aliased_variable, overridden_variable, variable_type }: Variable) =>

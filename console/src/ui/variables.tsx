@@ -12,8 +12,8 @@ import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { Scroll } from './scroll.tsx'
 import { tellProblem } from './toasts.tsx'
-import { useTellReach } from './variable-reach.ts'
-import { type VariablesPlace, VariablesText } from './variables-text.tsx'
+import { useTellReach, type VariablesPlace } from './variable-reach.ts'
+import { VariablesText } from './variables-text.tsx'
 import { type RowPlace, VirtualRows } from './virtual-rows.tsx'
 
 type Variable = Schemas['Variable']

@@ -12,7 +12,7 @@ export interface SourceFile {
 export const readSources = (root: string, folders: string[]): SourceFile[] =>
   folders.flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
-      .filter((entry) => entry.isFile() && entry.name.endsWith('.ts') && !entry.parentPath.includes('node_modules'))
+      .filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name) && !entry.parentPath.includes('node_modules'))
       .map((entry) => join(entry.parentPath, entry.name))
       .sort()
       .map((path) => ({ path: relative(root, path), text: readFileSync(path, 'utf8') })),

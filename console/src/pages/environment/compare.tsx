@@ -3,7 +3,7 @@ import { DialogFrame } from '../../ui/dialog.tsx'
 import { Line } from '../../ui/plan.tsx'
 import { wordOf } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
-import { type Execution, titleOf } from './deployments.tsx'
+import { type Execution, titleOf } from './execution.ts'
 
 type Part = Execution['stages'][number]['services'][number]
 

@@ -12,18 +12,7 @@ import { Scroll } from '../../ui/scroll.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { Compare } from './compare.tsx'
-
-export type Execution = NonNullable<
-  Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>
->[number]
-
-export const verbs: Record<string, string> = {
-  DEPLOY: 'Deploy',
-  DELETE: 'Delete',
-  RESTART: 'Restart',
-  STOP: 'Stop',
-  UNINSTALL: 'Uninstall',
-}
+import { type Execution, titleOf } from './execution.ts'
 
 const origins: Record<string, string> = {
   API: 'through the API',
@@ -33,9 +22,6 @@ const origins: Record<string, string> = {
   QOVERY_INTERNAL: 'by the server itself',
   TERRAFORM_PROVIDER: 'with Terraform',
 }
-
-export const titleOf = (row: Execution): string =>
-  `${verbs[row.trigger_action] ?? row.trigger_action} #${read.numberOf(row.identifier.execution_id)}`
 
 /** What was deployed, in one line: the commit if there is one, else the names. */
 const versionOf = ({ stages }: Execution): string => {

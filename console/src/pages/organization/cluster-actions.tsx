@@ -10,7 +10,7 @@ import { RecordForm } from '../../ui/record-form.tsx'
 import { isBusy } from '../../ui/state.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { type Cluster, cloudOf, EditCluster, providerWord } from './cluster-forms.tsx'
-import type { ClusterStatus } from './clusters.tsx'
+import type { ClusterStatus } from './cluster-words.ts'
 import { CredentialsEditor, type CredentialsRow } from './credentials.tsx'
 
 const changed = ['clusters', 'cluster statuses', 'cluster log']

@@ -9,7 +9,7 @@ import { ClusterActions, type ClusterProps } from './cluster-actions.tsx'
 import { cloudOf, providerWord } from './cluster-forms.tsx'
 import { ClusterLog } from './cluster-log.tsx'
 import { ClusterOrphans } from './cluster-orphans.tsx'
-import { coresOf, gigabytesOf, kindOf } from './clusters.tsx'
+import { coresOf, gigabytesOf, kindOf } from './cluster-words.ts'
 
 interface Warning {
   type: string

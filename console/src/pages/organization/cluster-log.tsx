@@ -3,8 +3,8 @@ import { Button, Select } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
+import type { Line } from '../../api/log-line.ts'
 import { KeptLog } from '../../ui/kept-log.tsx'
-import type { Line } from '../../ui/log-lines.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 
 interface WireLine {

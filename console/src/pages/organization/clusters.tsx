@@ -3,7 +3,7 @@ import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { NewButton } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
@@ -11,20 +11,10 @@ import { useMay } from '../../ui/place.ts'
 import { Rows } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { ClusterDetail } from './cluster-detail.tsx'
-import { type Cluster, cloudOf, providerWord, RegisterCluster, type Registering } from './cluster-forms.tsx'
+import { type Cluster, cloudOf, RegisterCluster, type Registering } from './cluster-forms.tsx'
+import { type ClusterStatus, coresOf, gigabytesOf, kindOf } from './cluster-words.ts'
 import { useCredentials } from './credentials.tsx'
 import { type Props, pathOf, useOrganizationList } from './list.ts'
-
-export type ClusterStatus = Schemas['ClusterStatus']
-
-export const kindOf = (cluster: Cluster, isKubernetes: boolean): string => {
-  if (cluster.kubernetes === 'MANAGED') return `Kubernetes at ${providerWord(cluster.cloud_provider)}`
-  return isKubernetes ? 'Kubernetes cluster of your own' : 'Docker engine'
-}
-
-export const coresOf = (milli: number | null | undefined): string => (milli == null ? '–' : `${milli / 1000} cores`)
-export const gigabytesOf = (mega: number | null | undefined): string =>
-  mega == null ? '–' : `${Math.round(mega / 102.4) / 10} GB`
 
 const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | undefined }) => (
   <>

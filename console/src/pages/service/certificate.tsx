@@ -6,7 +6,7 @@ import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { useMay } from '../../ui/place.ts'
 import { tell } from '../../ui/toasts.tsx'
-import { oneDomainPath } from './domains.tsx'
+import { oneDomainPath } from './domain-paths.ts'
 
 interface Props {
   service: read.Service

@@ -11,12 +11,8 @@ import { Scroll } from '../../ui/scroll.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { CertificateDialog } from './certificate.tsx'
+import { domainPath, oneDomainPath } from './domain-paths.ts'
 import type { Shown } from './shown.ts'
-
-const domainPath = (kind: read.Kind) => `/${kind}/{containerId}/customDomain` as '/container/{containerId}/customDomain'
-
-export const oneDomainPath = (kind: read.Kind) =>
-  `${domainPath(kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
 
 const useDomains = ({ kind, id }: read.Service) =>
   useQuery({
