@@ -3,6 +3,8 @@ import type { Rules } from '../access/rules.ts'
 
 import type { Origin } from '../exchange/headers.ts'
 import type { PageName } from '../exchange/pages.ts'
+import type { BodySink } from './body.ts'
+import type { ResponseHead } from './response-head.ts'
 
 /** Where a request's body goes; its bytes are framed as HTTP/1.1 asks for. */
 export interface RequestSink extends BodySink {
