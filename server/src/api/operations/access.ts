@@ -7,7 +7,16 @@ import { forbidden, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Node } from '../../store/tree.ts'
-import { type Area, decide, type Grants, type Mode, type Place, type Role, sees } from '../auth/permissions.ts'
+import {
+  type Area,
+  decide,
+  type Grants,
+  type Mode,
+  type Place,
+  type Role,
+  scopesOfRole,
+  sees,
+} from '../auth/permissions.ts'
 import { admits, type Operation, type Owner, type Principal, type Scope } from './operation.ts'
 
 /** The caller as a member of another of its organizations; null if it is not a member. */
