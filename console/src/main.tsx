@@ -1,15 +1,28 @@
 /** Starts the console. */
-
-import { MantineProvider } from '@mantine/core'
+import { createTheme, MantineProvider, Menu, Modal, Select, Tooltip } from '@mantine/core'
 import { QueryClientProvider } from '@tanstack/react-query'
 import { RouterProvider } from '@tanstack/react-router'
 import { createRoot } from 'react-dom/client'
 import { queryClient } from './api/queries.ts'
 import { onKey, readKey } from './api/session-key.ts'
-import { router } from './router.tsx'
 import './components.css'
+import { router } from './router.tsx'
 import './styles.css'
-import { theme } from './theme.ts'
+
+/** The look of the components. Their styles are files: the policy of the page allows none in the document. */
+const theme = createTheme({
+  defaultRadius: 'md',
+  focusRing: 'auto',
+  respectReducedMotion: true,
+  components: {
+    Modal: Modal.extend({
+      defaultProps: { lockScroll: false, centered: true, overlayProps: { backgroundOpacity: 0.4 } },
+    }),
+    Menu: Menu.extend({ defaultProps: { shadow: 'md', position: 'bottom-start', transitionProps: { duration: 80 } } }),
+    Select: Select.extend({ defaultProps: { allowDeselect: false, checkIconPosition: 'right' } }),
+    Tooltip: Tooltip.extend({ defaultProps: { openDelay: 350, withArrow: true, transitionProps: { duration: 80 } } }),
+  },
+})
 
 // Whoever signs out, here or in another tab, leaves nothing on the screen.
 onKey(() => {

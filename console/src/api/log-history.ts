@@ -3,7 +3,7 @@
 import { answerOf, client } from './client.ts'
 import type { Line } from './log-line.ts'
 
-export interface Wanted {
+interface Wanted {
   clusterId: string
   serviceId: string
   /** Milliseconds since 1970; the end is not included. */

@@ -63,7 +63,7 @@ const versionOf = (raw: Record<string, unknown>): string | null => {
   return null
 }
 
-export const toService = (raw: Record<string, unknown>): Service => ({
+const toService = (raw: Record<string, unknown>): Service => ({
   id: String(raw.id),
   name: String(raw.name),
   kind: kindOf(raw.service_type),
@@ -280,7 +280,7 @@ export interface ServiceStatus {
 const listsOf = (stage: object): ServiceStatus[] =>
   Object.values(stage).flatMap((value) => (Array.isArray(value) ? (value as ServiceStatus[]) : []))
 
-export interface LiveStage {
+interface LiveStage {
   id: string
   name: string
   statuses: ServiceStatus[]

@@ -7,7 +7,7 @@ import type { Query, QueryClient } from '@tanstack/react-query'
 const shortestPauseMs = 200
 const longestPauseMs = 5000
 
-export interface Refresher {
+interface Refresher {
   /** What is on the screen is read at once; anything else when it is shown again. */
   refresh(concerns: (query: Query) => boolean): void
 }

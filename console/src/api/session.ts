@@ -9,7 +9,7 @@ interface Grants {
   projects: Record<string, { isAdmin: boolean; modes: Partial<Record<Mode, string>> }>
 }
 
-export interface Membership {
+interface Membership {
   organization_id: string
   scopes: readonly string[]
   role: { id: string; name: string } | null
@@ -59,7 +59,7 @@ export const readSession = async (): Promise<Session> => (await (await ask('GET'
 export type Right = 'deploy' | 'write' | 'delete' | 'administer' | 'members'
 
 /** Where something is; a custom role has rights in some places only. */
-export interface Where {
+interface Where {
   organizationId: string
   projectId?: string | undefined
   mode?: Mode | undefined

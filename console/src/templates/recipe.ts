@@ -56,7 +56,7 @@ export interface Choice {
   registryId: string
 }
 
-export interface Made {
+interface Made {
   id: string
   name: string
   kind: 'container' | 'database'
@@ -113,7 +113,7 @@ const holes = /\{\{(\w+)\.(\w+)\}\}/g
 const isSecret = (value: string): boolean =>
   [...value.matchAll(holes)].some(([, from, word]) => from === 'secret' || /^(PASSWORD|DATABASE_URL)/.test(word!))
 
-export interface Variable {
+interface Variable {
   name: string
   value: string
   scope: 'CONTAINER'
@@ -121,7 +121,7 @@ export interface Variable {
 }
 
 /** How a hole of a value is filled: by the name before its point and the word behind it. */
-export type Fill = (from: string, word: string) => string
+type Fill = (from: string, word: string) => string
 
 export const variablesOf = (service: TemplateService, fill: Fill): Variable[] =>
   Object.entries(isDatabase(service) ? {} : (service.variables ?? {})).map(([name, value]) => ({

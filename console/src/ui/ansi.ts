@@ -2,7 +2,7 @@
  * The colours of a line, as spans of classes. Everything that is not a colour is taken out: escape sequences can move
  * the cursor or set titles, and a page has neither. What is left is shown as text.
  */
-export interface Span {
+interface Span {
   text: string
   className: string
 }

@@ -9,7 +9,7 @@ import { controlOf, coreOf, effectOf, isNullable, isRefused, type Schema, titleO
 
 type Value = Record<string, unknown>
 
-export interface FieldProps {
+interface FieldProps {
   name: string
   /** JSON pointer, as the API names fields in its errors. */
   pointer: string

@@ -177,14 +177,14 @@ const controls: Record<NonNullable<FieldSpec['kind']>, (props: ControlProps) => 
 }
 
 /** What a record has at a pointer. */
-export const valueAt = (record: unknown, pointer: string): unknown =>
+const valueAt = (record: unknown, pointer: string): unknown =>
   pointer
     .slice(1)
     .split('/')
     .reduce<unknown>((value, name) => (value as Record<string, unknown> | null | undefined)?.[name], record)
 
 /** A body with what is at the pointers. */
-export const bodyOf = (values: Values): Record<string, unknown> => {
+const bodyOf = (values: Values): Record<string, unknown> => {
   const body: Record<string, unknown> = {}
   for (const [pointer, value] of Object.entries(values)) {
     const names = pointer.slice(1).split('/')

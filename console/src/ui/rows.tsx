@@ -11,13 +11,38 @@ export interface Column<Row> {
   show(row: Row): ReactNode
 }
 
-export const classOf = ({
+const classOf = ({
   isTight,
   isOptional,
 }: {
   isTight?: boolean | undefined
   isOptional?: boolean | undefined
 }): string => `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
+
+interface TableProps {
+  label: string
+  heads: Readonly<Record<string, string>>
+  isCard?: boolean
+  children: ReactNode
+}
+
+/** A table whose rows are written by hand. `heads`: titles and their classes; `hidden` shows a title to readers of screens only. */
+export const ListTable = ({ label, heads, isCard = false, children }: TableProps) => (
+  <Scroll label={label} isCard={isCard}>
+    <table className="list">
+      <thead>
+        <tr>
+          {Object.entries(heads).map(([title, classes]) => (
+            <th key={title} className={classes.replace(' hidden', '')}>
+              {classes.endsWith(' hidden') ? <span className="hidden-text">{title}</span> : title}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>{children}</tbody>
+    </table>
+  </Scroll>
+)
 
 /** `label` names the table for those who cannot see what is around it. */
 export function Rows<Row extends { id: string }>({

@@ -34,7 +34,7 @@ const isOnlyRecorded = ({ description = '' }: Schema): boolean =>
 const isOfKubernetes = ({ description = '' }: Schema): boolean =>
   /On a Docker engine it is stored and returned, without effect/.test(description)
 
-export type Effect = 'acts' | 'kubernetes' | 'recorded' | 'refused'
+type Effect = 'acts' | 'kubernetes' | 'recorded' | 'refused'
 
 export const effectOf = (schema: Schema): Effect => {
   if (isRefused(schema)) return 'refused'
@@ -42,7 +42,7 @@ export const effectOf = (schema: Schema): Effect => {
   return isOfKubernetes(schema) ? 'kubernetes' : 'acts'
 }
 
-export type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'group' | 'json' | 'lines'
+type Control = 'text' | 'number' | 'switch' | 'choice' | 'words' | 'rows' | 'group' | 'json' | 'lines'
 
 export const controlOf = (schema: Schema): Control => {
   const core = coreOf(schema)

@@ -1,5 +1,5 @@
 /** The state of a service or an environment in one word, with its tone. */
-export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle'
+type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle'
 
 const busy =
   /(BUILDING|DRY_RUN|QUEUED|_IN_PROGRESS|CANCELING|DEPLOYING|STARTING|STOPPING|EXECUTING|RESTARTING|DELETING|ONGOING)/

@@ -30,7 +30,7 @@ const printed = (value: string): string =>
     ? value
     : `"${value.replaceAll(/["\\\n\r\t]/g, (each) => `\\${letters[each] ?? each}`)}"`
 
-export const printVariables = (variables: readonly Variable[]): string =>
+const printVariables = (variables: readonly Variable[]): string =>
   variables.map(({ key, value }) => `${key}=${value === '' ? '' : printed(value ?? '')}`).join('\n')
 
 interface Entry {

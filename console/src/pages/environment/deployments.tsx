@@ -8,7 +8,7 @@ import { Check } from '../../ui/check.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { Compare } from './compare.tsx'
@@ -117,42 +117,35 @@ export const Deployments = ({ environmentId, name }: { environmentId: string; na
                 Compare
               </Button>
             </div>
-            <Scroll label="Deployments" isCard>
-              <table className="list">
-                <thead>
-                  <tr>
-                    <th className="check">
-                      <span className="hidden-text">Compare</span>
-                    </th>
-                    <th>Deployment</th>
-                    <th className="tight">Result</th>
-                    <th className="optional">Services</th>
-                    <th className="optional">By</th>
-                    <th className="tight optional">Took</th>
-                    <th className="tight">When</th>
-                    <th className="tight">
-                      <span className="hidden-text">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map((row, index) => {
-                    const { execution_id: id, deployment_request_id: key } = row.identifier
-                    return (
-                      <DeploymentRow
-                        key={key}
-                        row={row}
-                        isPicked={picked.includes(id)}
-                        isFull={two.length === 2}
-                        isNewest={index === 0}
-                        pick={(is) => setPicked(is ? [...picked, id] : picked.filter((each) => each !== id))}
-                        rollBack={() => ask(id)}
-                      />
-                    )
-                  })}
-                </tbody>
-              </table>
-            </Scroll>
+            <ListTable
+              label="Deployments"
+              isCard
+              heads={{
+                Compare: 'check hidden',
+                Deployment: '',
+                Result: 'tight',
+                Services: 'optional',
+                By: 'optional',
+                Took: 'tight optional',
+                When: 'tight',
+                Actions: 'tight hidden',
+              }}
+            >
+              {rows.map((row, index) => {
+                const { execution_id: id, deployment_request_id: key } = row.identifier
+                return (
+                  <DeploymentRow
+                    key={key}
+                    row={row}
+                    isPicked={picked.includes(id)}
+                    isFull={two.length === 2}
+                    isNewest={index === 0}
+                    pick={(is) => setPicked(is ? [...picked, id] : picked.filter((each) => each !== id))}
+                    rollBack={() => ask(id)}
+                  />
+                )
+              })}
+            </ListTable>
             {isComparing && two.length === 2 ? (
               <Compare older={two[1]!} newer={two[0]!} onClose={() => compare(false)} />
             ) : null}

@@ -6,8 +6,7 @@ import { answerOf, client, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Rows } from '../../ui/rows.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable, Rows } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 
@@ -116,25 +115,15 @@ const Pushes = ({ environmentId, organizationId }: { environmentId: string; orga
               </Empty>
             )
           return (
-            <Scroll label="Pushes" isCard>
-              <table className="list">
-                <thead>
-                  <tr>
-                    <th>Service</th>
-                    <th>Git host</th>
-                    <th className="optional">Last push</th>
-                    <th className="tight">
-                      <span className="hidden-text">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {found.map((service) => (
-                    <PushRow key={service.id} service={service} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <ListTable
+              label="Pushes"
+              isCard
+              heads={{ Service: '', 'Git host': '', 'Last push': 'optional', Actions: 'tight hidden' }}
+            >
+              {found.map((service) => (
+                <PushRow key={service.id} service={service} />
+              ))}
+            </ListTable>
           )
         }}
       </Answer>

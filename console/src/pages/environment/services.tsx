@@ -3,7 +3,7 @@ import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { memo, useCallback, useState } from 'react'
-import { verbsOfSeveral } from '../../api/actions.ts'
+import { type Action, type Member, type Verb, verbsOfSeveral } from '../../api/actions.ts'
 import * as read from '../../api/queries.ts'
 import { Check } from '../../ui/check.tsx'
 import { addressOf } from '../../ui/crumbs.tsx'
@@ -11,13 +11,70 @@ import { FilterField } from '../../ui/filter-field.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { PlanDialog, wordsOf } from '../../ui/plan.tsx'
 import { Scroll } from '../../ui/scroll.tsx'
 import { stageName } from '../../ui/stage-name.ts'
 import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import { type RowPlace, VirtualRows } from '../../ui/virtual-rows.tsx'
-import { BulkBar } from './bulk-bar.tsx'
 import { kindWords } from './kind-words.ts'
+
+interface Props {
+  environmentId: string
+  members: readonly Member[]
+  onDone(): void
+}
+
+const targetOf = ({ environmentId, members }: Props, verb: Verb): Action['target'] => ({
+  id: environmentId,
+  environmentId,
+  // All of them by name before they go, else as many as can be read at a glance.
+  name:
+    verb === 'delete' || members.length < 4 ? members.map(({ name }) => name).join(', ') : `${members.length} services`,
+  several: members,
+})
+
+/** What can be done to the services that are chosen. */
+const BulkBar = (props: Props) => {
+  const { members, onDone } = props
+  const may = useMay()
+  const [asked, ask] = useState<Verb | null>(null)
+  if (members.length === 0) return null
+  // Only what all of them can be told: nothing is left out silently.
+  const verbs = (Object.keys(verbsOfSeveral) as Verb[])
+    .filter((verb) => may(verb === 'delete' ? 'delete' : 'deploy'))
+    .filter((verb) => members.every(({ kind }) => verbsOfSeveral[verb]?.includes(kind) === true))
+  return (
+    <section className="bulk card row wraps" aria-label="Chosen services">
+      <span className="strong" role="status">
+        {members.length === 1 ? '1 service chosen' : `${members.length} services chosen`}
+      </span>
+      <span className="row wraps push">
+        {verbs.map((verb) => (
+          <Button
+            key={verb}
+            size="compact-sm"
+            variant="default"
+            color={verb === 'delete' ? 'red' : 'blue'}
+            onClick={() => ask(verb)}
+          >
+            {wordsOf[verb].button}
+          </Button>
+        ))}
+        <Button size="compact-sm" variant="subtle" onClick={onDone}>
+          Clear
+        </Button>
+      </span>
+      {asked === null ? null : (
+        <PlanDialog
+          action={{ verb: asked, target: targetOf(props, asked) }}
+          onClose={() => ask(null)}
+          onDone={onDone}
+        />
+      )}
+    </section>
+  )
+}
 
 interface RowProps {
   service: read.Service

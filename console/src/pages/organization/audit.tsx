@@ -5,7 +5,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import type { Props } from './list.ts'
 
@@ -305,26 +305,15 @@ export const Audit = ({ organizationId }: Props) => {
               <Empty title="Nothing was done yet" />
             )
           return (
-            <Scroll label="Audit log" isCard>
-              <table className="list">
-                <thead>
-                  <tr>
-                    <th className="tight">When</th>
-                    <th>What</th>
-                    <th className="optional">Where</th>
-                    <th className="optional">By</th>
-                    <th className="tight">
-                      <span className="hidden-text">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map((event) => (
-                    <EventRow key={event.id} event={event} />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <ListTable
+              label="Audit log"
+              isCard
+              heads={{ When: 'tight', What: '', Where: 'optional', By: 'optional', Actions: 'tight hidden' }}
+            >
+              {rows.map((event) => (
+                <EventRow key={event.id} event={event} />
+              ))}
+            </ListTable>
           )
         }}
       </Answer>

@@ -2,7 +2,7 @@
 import { Fragment, type ReactNode, useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { isBusy, StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import { ClusterActions, type ClusterProps } from './cluster-actions.tsx'
@@ -99,26 +99,23 @@ const Machines = ({ clusterId }: { clusterId: string }) => {
       {metrics === null ? (
         <Waiting />
       ) : (
-        <Scroll label="Machines" isCard>
-          <table className="list">
-            <thead>
-              <tr>
-                <th>Machine</th>
-                <th className="tight">State</th>
-                <th className="tight optional">CPU</th>
-                <th className="tight optional">CPU used here</th>
-                <th className="tight optional">Memory</th>
-                <th className="tight optional">Memory used here</th>
-                <th className="tight">Instances</th>
-              </tr>
-            </thead>
-            <tbody>
-              {metrics.nodes.map((node) => (
-                <NodeRow key={node.name} node={node} warnings={warnings[node.name] ?? []} />
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <ListTable
+          label="Machines"
+          isCard
+          heads={{
+            Machine: '',
+            State: 'tight',
+            CPU: 'tight optional',
+            'CPU used here': 'tight optional',
+            Memory: 'tight optional',
+            'Memory used here': 'tight optional',
+            Instances: 'tight',
+          }}
+        >
+          {metrics.nodes.map((node) => (
+            <NodeRow key={node.name} node={node} warnings={warnings[node.name] ?? []} />
+          ))}
+        </ListTable>
       )}
     </>
   )

@@ -19,13 +19,13 @@ import { type Props, pathOf, useOrganizationList } from './list.ts'
 export type Cluster = Schemas['Cluster']
 
 /** Where this server can make clusters, by modules of its operator. */
-export const clouds = {
+const clouds = {
   AWS: { word: 'AWS', credentials: 'aws' },
   GCP: { word: 'Google Cloud', credentials: 'gcp' },
   AZURE: { word: 'Azure', credentials: 'azure' },
   SCW: { word: 'Scaleway', credentials: 'scaleway' },
 } as const satisfies Record<string, { word: string; credentials: Provider }>
-export type Cloud = keyof typeof clouds
+type Cloud = keyof typeof clouds
 
 export const cloudOf = ({ kubernetes, cloud_provider: provider }: Cluster): Cloud | null =>
   kubernetes === 'MANAGED' && Object.hasOwn(clouds, provider) ? (provider as Cloud) : null

@@ -5,7 +5,7 @@ import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { FormDialog } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 
@@ -138,30 +138,20 @@ export const ClusterOrphans = ({ clusterId }: { clusterId: string }) => {
           <p className="dim wrap">
             The database does not know these. They run on; nothing of them is deleted unless somebody asks for it.
           </p>
-          <Scroll label="Orphans" isCard>
-            <table className="list">
-              <thead>
-                <tr>
-                  <th>Orphan</th>
-                  <th>Has</th>
-                  <th className="tight optional">Since</th>
-                  <th className="tight">
-                    <span className="hidden-text">Decide</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {results.map((orphan) => (
-                  <OrphanRow
-                    key={orphan.id}
-                    clusterId={clusterId}
-                    orphan={orphan}
-                    canDecide={canDecide && conflict === null}
-                  />
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <ListTable
+            label="Orphans"
+            isCard
+            heads={{ Orphan: '', Has: '', Since: 'tight optional', Decide: 'tight hidden' }}
+          >
+            {results.map((orphan) => (
+              <OrphanRow
+                key={orphan.id}
+                clusterId={clusterId}
+                orphan={orphan}
+                canDecide={canDecide && conflict === null}
+              />
+            ))}
+          </ListTable>
         </>
       )}
     </div>

@@ -13,13 +13,13 @@ import { type Column, Rows } from '../../ui/rows.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { type Props, useOrganizationList } from './list.ts'
 
-export interface Item {
+interface Item {
   id: string
   name: string
 }
 
 /** Only the words of the path differ between collections: the types are those of one of them. */
-export const collectionPath = (path: string) =>
+const collectionPath = (path: string) =>
   `/organization/{organizationId}/${path}` as '/organization/{organizationId}/containerRegistry'
 const itemPath = (path: string) =>
   `/organization/{organizationId}/${path}/{containerRegistryId}` as '/organization/{organizationId}/containerRegistry/{containerRegistryId}'
@@ -79,7 +79,7 @@ const UsedBy = ({ organizationId, path, id, name, users, onClose }: UsedByProps)
   )
 }
 
-export interface CollectionProps<Row extends Item> extends Props {
+interface CollectionProps<Row extends Item> extends Props {
   /** What one is called in a sentence: `registry`. */
   noun: string
   /** The last words of its path. */

@@ -7,7 +7,7 @@ import type * as read from '../../api/queries.ts'
 import { Breakable } from '../../ui/breakable.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { CertificateDialog } from './certificate.tsx'
@@ -185,31 +185,21 @@ const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly 
           {check.error?.message ?? ''}
         </span>
       </div>
-      <Scroll label="Domains" isCard>
-        <table className="list">
-          <thead>
-            <tr>
-              <th>Domain</th>
-              <th className="optional">CNAME to</th>
-              <th>Certificate</th>
-              <th className="tight">
-                <span className="hidden-text">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((domain) => (
-              <DomainRow
-                key={domain.id}
-                domain={domain}
-                check={check.data?.find(({ domain_name: name }) => name === domain.domain)}
-                onUpload={() => upload(domain)}
-                onRemove={() => removing.mutate(domain.id)}
-              />
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <ListTable
+        label="Domains"
+        isCard
+        heads={{ Domain: '', 'CNAME to': 'optional', Certificate: '', Actions: 'tight hidden' }}
+      >
+        {rows.map((domain) => (
+          <DomainRow
+            key={domain.id}
+            domain={domain}
+            check={check.data?.find(({ domain_name: name }) => name === domain.domain)}
+            onUpload={() => upload(domain)}
+            onRemove={() => removing.mutate(domain.id)}
+          />
+        ))}
+      </ListTable>
       {uploading === null ? null : (
         <CertificateDialog service={service} domain={uploading} onClose={() => upload(null)} />
       )}

@@ -9,6 +9,7 @@ import { DeploymentLink } from '../../ui/deployment-link.tsx'
 import { LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { RollBack } from '../../ui/roll-back.tsx'
+import { ServiceLog } from '../../ui/service-log.tsx'
 import { Freshness, isBusy, StateMark, shownState } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
 import { Variables } from '../../ui/variables.tsx'
@@ -16,12 +17,16 @@ import { kindWords } from '../environment/kind-words.ts'
 import { AdvancedSettings } from './advanced.tsx'
 import { Deployments } from './deployments.tsx'
 import { Domains } from './domains.tsx'
-import { Logs } from './logs.tsx'
 import { Overview } from './overview.tsx'
 import { Runs } from './runs.tsx'
 import { Settings } from './settings.tsx'
 import { isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
 import { TerraformState } from './terraform.tsx'
+
+/** What the instances of a service print. */
+const Logs = ({ service, status }: Shown) => (
+  <ServiceLog service={service} isRunning={status?.running_state === 'RUNNING'} />
+)
 
 type Page = (shown: Shown) => ReactNode
 

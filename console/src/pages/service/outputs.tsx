@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { Answer } from '../../ui/notices.tsx'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 
 const prefixOf = ({ kind, id }: read.Service): string =>
   `SLIPWAY_OUTPUT_${kind.toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}_`
@@ -29,26 +29,15 @@ export const Outputs = ({ service }: { service: read.Service }) => {
           rows.length === 0 ? (
             <p className="dim body">None yet. What a run writes as outputs becomes variables of the environment.</p>
           ) : (
-            <Scroll label="Outputs">
-              <table className="list">
-                <thead>
-                  <tr>
-                    <th>Output</th>
-                    <th>Value</th>
-                    <th className="optional">Variable</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map(({ id, key, value, is_secret: isSecret }) => (
-                    <tr key={id}>
-                      <td className="mono wrap">{key.slice(prefix.length)}</td>
-                      <td className="mono wrap">{isSecret ? <span className="dim">secret</span> : (value ?? '')}</td>
-                      <td className="mono wrap optional dim">{key}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <ListTable label="Outputs" heads={{ Output: '', Value: '', Variable: 'optional' }}>
+              {rows.map(({ id, key, value, is_secret: isSecret }) => (
+                <tr key={id}>
+                  <td className="mono wrap">{key.slice(prefix.length)}</td>
+                  <td className="mono wrap">{isSecret ? <span className="dim">secret</span> : (value ?? '')}</td>
+                  <td className="mono wrap optional dim">{key}</td>
+                </tr>
+              ))}
+            </ListTable>
           )
         }
       </Answer>

@@ -1,6 +1,7 @@
 /** What a service is and does now. */
 import { Button, PasswordInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
 import { Fragment, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
@@ -10,15 +11,82 @@ import { Copied } from '../../ui/dialog.tsx'
 import { Icon } from '../../ui/icons.tsx'
 import { Answer, Waiting } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import { ClusterNote } from './cluster-note.tsx'
 import { factsOf, isProse } from './facts.ts'
-import { ChartValues } from './helm.tsx'
 import { Outputs } from './outputs.tsx'
 import { Runs } from './runs.tsx'
 import { isCron, type Shown, staysUp } from './shown.ts'
 import { LastRun, TerraformActions } from './terraform.tsx'
+
+interface Override {
+  set: [string, string][]
+  set_string: [string, string][]
+  set_json: [string, string][]
+  file: {
+    raw: { values: { name: string; content: string }[] } | null
+    git: { git_repository: { url: string; branch: string }; paths: string[] } | null
+  } | null
+}
+
+const Values = ({ override: { set, set_string: texts, set_json: json, file } }: { override: Override }) => {
+  const pairs = [
+    ...set.map((pair) => ['set', ...pair]),
+    ...texts.map((pair) => ['set-string', ...pair]),
+    ...json.map((pair) => ['set-json', ...pair]),
+  ]
+  const files = file?.raw?.values ?? []
+  const git = file?.git ?? null
+  if (pairs.length === 0 && files.length === 0 && git === null)
+    return <p className="dim">None: the chart is installed with its own values.</p>
+  return (
+    <div className="stack">
+      {pairs.length === 0 ? null : (
+        <pre className="code">{pairs.map(([how, name, value]) => `--${how} ${name}=${value}`).join('\n')}</pre>
+      )}
+      {git === null ? null : (
+        <p className="wrap">
+          From <span className="mono">{git.git_repository.url}</span> ({git.git_repository.branch}):{' '}
+          <span className="mono">{git.paths.join(', ')}</span>
+        </p>
+      )}
+      {files.map(({ name, content }) => (
+        <div key={name} className="stack tight">
+          <h3 className="mono">{name}</h3>
+          <pre className="code">{content}</pre>
+        </div>
+      ))}
+    </div>
+  )
+}
+
+/** The values that a chart is installed with, beside its own. */
+const ChartValues = ({ service }: { service: read.Service }) => {
+  const may = useMay()
+  return (
+    <>
+      <ClusterNote service={service} />
+      <section className="card">
+        <header>
+          <h2>Values</h2>
+          {may('write') ? (
+            <Link
+              className="push"
+              to="/s/$kind/$serviceId/$section"
+              params={{ kind: 'helm', serviceId: service.id, section: 'settings' }}
+            >
+              Change
+            </Link>
+          ) : null}
+        </header>
+        <div className="body">
+          <Values override={service.raw.values_override as Override} />
+        </div>
+      </section>
+    </>
+  )
+}
 
 const Usage = ({ id, wasDeployed }: { id: string; wasDeployed: boolean }) => {
   interface Metric {
@@ -39,34 +107,23 @@ const Usage = ({ id, wasDeployed }: { id: string; wasDeployed: boolean }) => {
       </div>
     )
   return (
-    <Scroll label="Instances">
-      <table className="list">
-        <thead>
-          <tr>
-            <th>Instance</th>
-            <th className="tight">CPU</th>
-            <th className="tight">Memory</th>
-          </tr>
-        </thead>
-        <tbody>
-          {instances.map(({ pod_name: name, cpu, memory }) => (
-            <tr key={name}>
-              <td style={{ width: '100%', minWidth: 110, maxWidth: 0 }}>
-                <span className="mono clip" style={{ display: 'block' }} title={name}>
-                  {name}
-                </span>
-              </td>
-              <td className="tight">
-                {cpu.current / 1000} of {cpu.limit / 1000} cores
-              </td>
-              <td className="tight">
-                {memory.current} of {memory.limit} MB
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
+    <ListTable label="Instances" heads={{ Instance: '', CPU: 'tight', Memory: 'tight' }}>
+      {instances.map(({ pod_name: name, cpu, memory }) => (
+        <tr key={name}>
+          <td style={{ width: '100%', minWidth: 110, maxWidth: 0 }}>
+            <span className="mono clip" style={{ display: 'block' }} title={name}>
+              {name}
+            </span>
+          </td>
+          <td className="tight">
+            {cpu.current / 1000} of {cpu.limit / 1000} cores
+          </td>
+          <td className="tight">
+            {memory.current} of {memory.limit} MB
+          </td>
+        </tr>
+      ))}
+    </ListTable>
   )
 }
 

@@ -10,7 +10,7 @@ import { Icon } from '../../ui/icons.tsx'
 import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
@@ -83,7 +83,7 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
   </tr>
 )
 
-export const RunNow = ({ service }: { service: read.Service }) => {
+const RunNow = ({ service }: { service: read.Service }) => {
   const may = useMay()
   const queries = useQueryClient()
   const starting = useMutation({
@@ -130,32 +130,27 @@ export const Runs = ({ service }: Shown) => {
               <p>Once it is deployed, it runs on its schedule.</p>
             </Empty>
           ) : (
-            <Scroll label="Runs" isCard>
-              <table className="list">
-                <thead>
-                  <tr>
-                    <th>Result</th>
-                    <th className="tight">Started</th>
-                    <th className="tight optional">Took</th>
-                    <th className="optional">By</th>
-                    <th className="tight optional">Exit code</th>
-                    <th className="tight">
-                      <span className="hidden-text">Log</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {rows.map((run) => (
-                    <RunRow
-                      key={run.id}
-                      run={run}
-                      isOpen={run.id === open}
-                      onOpen={() => setOpen(run.id === open ? null : run.id)}
-                    />
-                  ))}
-                </tbody>
-              </table>
-            </Scroll>
+            <ListTable
+              label="Runs"
+              isCard
+              heads={{
+                Result: '',
+                Started: 'tight',
+                Took: 'tight optional',
+                By: 'optional',
+                'Exit code': 'tight optional',
+                Log: 'tight hidden',
+              }}
+            >
+              {rows.map((run) => (
+                <RunRow
+                  key={run.id}
+                  run={run}
+                  isOpen={run.id === open}
+                  onOpen={() => setOpen(run.id === open ? null : run.id)}
+                />
+              ))}
+            </ListTable>
           )
         }
       </Answer>

@@ -8,7 +8,7 @@ import { DeploymentLog } from '../../ui/deployment-log.tsx'
 import { ProblemNote } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { Scroll } from '../../ui/scroll.tsx'
+import { ListTable } from '../../ui/rows.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import { Outputs } from './outputs.tsx'
 import type { Shown } from './shown.ts'
@@ -125,28 +125,17 @@ const Resources = ({ service }: { service: read.Service }) => {
             </p>
           </Empty>
         ) : (
-          <Scroll label="Resources" isCard>
-            <table className="list">
-              <thead>
-                <tr>
-                  <th>Resource</th>
-                  <th className="optional">Provider</th>
-                  <th className="optional">Attributes</th>
-                </tr>
-              </thead>
-              <tbody>
-                {rows.map(({ id, address, mode, provider, attributes }) => (
-                  <tr key={id}>
-                    <td className="mono wrap">
-                      {address} {mode === 'data' ? <span className="chip">data source</span> : null}
-                    </td>
-                    <td className="mono wrap optional dim">{provider}</td>
-                    <td className="wrap optional dim small">{Object.keys(attributes).join(', ')}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </Scroll>
+          <ListTable label="Resources" isCard heads={{ Resource: '', Provider: 'optional', Attributes: 'optional' }}>
+            {rows.map(({ id, address, mode, provider, attributes }) => (
+              <tr key={id}>
+                <td className="mono wrap">
+                  {address} {mode === 'data' ? <span className="chip">data source</span> : null}
+                </td>
+                <td className="mono wrap optional dim">{provider}</td>
+                <td className="wrap optional dim small">{Object.keys(attributes).join(', ')}</td>
+              </tr>
+            ))}
+          </ListTable>
         )
       }
     </Answer>
