@@ -5,6 +5,7 @@
  * https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md
  */
 import type { Readable } from 'node:stream'
+import { isObject, type Json } from '../../lib/foreign-text/fields.ts'
 import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { OutboundFailed, type OutboundStream, type StreamRequest } from '../../lib/net/outbound.ts'
 import { isRedirect, redirectTarget } from '../../lib/net/redirects.ts'
@@ -42,9 +43,6 @@ const ownHeaders = new Set(
     ' ',
   ),
 )
-
-type Json = Record<string, unknown>
-const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const askedAt = (url: string, headers: Readonly<Record<string, string>>): AskedHost => ({
   host: new URL(url).hostname,

@@ -24,7 +24,7 @@ import { askHost, GitHostError, type HostRequest, type HostToken } from './reque
 export { GitHostError } from './request.ts'
 
 /** What asks a git host works with. */
-export interface HostParts {
+interface HostParts {
   database: Database
   sealer: Sealer
   outbound: Outbound

@@ -2,8 +2,9 @@
  * What each kind of git host is asked for, and how: statuses of commits, webhooks, pull requests and their comments.
  * Pure; `git-host.ts` asks. Public shapes of docs.github.com, docs.gitlab.com, developer.atlassian.com, docs.gitea.com.
  */
-import { at, idAt, isObject, listOf, textAt } from './answers.ts'
-import type { HostRequest, Json } from './request.ts'
+import { at, isObject, type Json, listOf, textAt } from '../../lib/foreign-text/fields.ts'
+import { idAt } from './answers.ts'
+import type { HostRequest } from './request.ts'
 
 export type HostKind = 'GITHUB' | 'GITLAB' | 'BITBUCKET' | 'GITEA'
 

@@ -2,13 +2,12 @@
  * Asks the API of a git host with a git token. Promises that a token goes only to the address it was given for, never in
  * the clear to a public one; that an answer is bounded; and that nothing of an answer is believed but its form.
  */
+import type { Json } from '../../lib/foreign-text/fields.ts'
 import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed, OutboundRefused, type OutboundResponse } from '../../lib/net/outbound.ts'
 import { isPrivateHost } from '../../lib/net/private-host.ts'
 import { type Headers, isRateLimited, rateLimitWaitMs, untilWhen } from '../../lib/net/rate-limit.ts'
 import type { Secret } from '../../lib/secret.ts'
-
-export type Json = Record<string, unknown>
 
 export interface HostToken {
   /** Without a slash at its end. */
@@ -41,7 +40,7 @@ export interface HostRequest {
   body?: Json
 }
 
-export interface HostAnswer {
+interface HostAnswer {
   status: number
   /** Parsed; null without a body. */
   value: unknown

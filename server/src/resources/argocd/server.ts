@@ -2,6 +2,7 @@
  * An Argo CD as seen through its own API: whether it answers, what a token may see there, and which clusters it deploys
  * to. Requests go through the outbound policy; only the few fields below are read.
  */
+import { isObject, type Json, listOf } from '../../lib/foreign-text/fields.ts'
 import type { Keep } from '../../lib/foreign-text/keep.ts'
 import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed } from '../../lib/net/outbound.ts'
@@ -20,15 +21,11 @@ export interface Findings {
   destinations: Destination[]
 }
 
-type Json = Record<string, unknown>
-
 const maxBytes = 8 * 1024 * 1024
 const maxDestinations = 200
 const maxText = 1024
 
 const failed = (reason: NonNullable<Findings['reason']>): Findings => ({ status: 'error', reason, destinations: [] })
-
-const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Of lists, only this is read. */
 const keep: Keep = {
@@ -44,7 +41,6 @@ const parse = async (text: string, owner: string): Promise<Json | null> => {
   return isObject(value) ? value : null
 }
 
-const itemsOf = ({ items }: Json): Json[] => (Array.isArray(items) ? items.filter(isObject) : [])
 const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, maxText) : '')
 
 /** Applications by the address or name of their destination; then what is known about those destinations. */
@@ -88,8 +84,8 @@ export const askArgo = async (outbound: Outbound, address: string, token: string
     // A token may see applications but not the clusters they go to.
     const clusters = await get('/api/v1/clusters')
     const known = clusters.status === 200 ? ((await parse(clusters.body, address)) ?? {}) : {}
-    const items = itemsOf(applications)
-    return { status: 'connected', appCount: items.length, destinations: destinationsOf(items, itemsOf(known)) }
+    const items = listOf(applications.items)
+    return { status: 'connected', appCount: items.length, destinations: destinationsOf(items, listOf(known.items)) }
   } catch (error) {
     if (error instanceof OutboundFailed) return failed('unreachable')
     throw error

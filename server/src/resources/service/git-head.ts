@@ -8,6 +8,7 @@ import type { Spec } from '../../api/operations/resource.ts'
 import type { GitSource } from '../../builds/builder.ts'
 import { readGitCredentials } from '../../deployments/credentials/git-credentials.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { isObject } from '../../lib/foreign-text/fields.ts'
 import { type GitRepositorySpec, sourceUrlOf } from './git-source.ts'
 
 const headTimeoutMs = 10_000
@@ -71,7 +72,6 @@ const noteHead = async (context: Context, id: string, path: GitPath, again = fal
 }
 
 const steps = ['source', 'docker', 'git', 'git_repository', 'terraform_files_source']
-const isObject = (value: unknown): value is Spec => typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A record with these fields in its repository. */
 export const withRepository = (record: Spec, fields: Spec): Spec => {

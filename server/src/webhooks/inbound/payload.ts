@@ -2,10 +2,11 @@
  * What a git host says was pushed. Only a reason to look at the repository: whatever is deployed is read from
  * there. Texts are bounded and cleaned, because they are shown.
  */
+import { at, textAt } from '../../lib/foreign-text/fields.ts'
 import { readDelivery } from './read-delivery.ts'
 import type { Envelope, Headers, Host } from './verify.ts'
 
-export interface PushedBranch {
+interface PushedBranch {
   /** Of a branch, or of a tag: services may follow either. */
   branch: string
   /** The new head, as the host says; null for a tag, and if that is not a commit id. */
@@ -18,21 +19,6 @@ export interface Push {
   branches: PushedBranch[]
   /** Who pushed, as the host says; '' if it does not. */
   pusher: string
-}
-
-type Json = Record<string, unknown>
-
-const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null && !Array.isArray(value)
-
-const at = (value: unknown, ...path: string[]): unknown =>
-  path.reduce<unknown>(
-    (inner, name) => (isObject(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined),
-    value,
-  )
-
-const text = (value: unknown, ...path: string[]): string => {
-  const found = at(value, ...path)
-  return typeof found === 'string' ? found : ''
 }
 
 const maxBranches = 50
@@ -77,10 +63,10 @@ interface Shape {
   pusher(body: unknown): string
 }
 
-const oneRef = (body: unknown): PushedBranch[] => branchIn(text(body, 'ref'), text(body, 'after'))
+const oneRef = (body: unknown): PushedBranch[] => branchIn(textAt(body, 'ref'), textAt(body, 'after'))
 
 const likeGithub = (body: unknown): string[] =>
-  ['full_name', 'clone_url', 'html_url'].map((name) => text(body, 'repository', name))
+  ['full_name', 'clone_url', 'html_url'].map((name) => textAt(body, 'repository', name))
 
 const changesOf = (body: unknown): unknown[] => {
   const changes = at(body, 'push', 'changes')
@@ -95,34 +81,34 @@ const shapes: Record<Host, Shape> = {
     requests: ['pull_request', 'pull_request_sync'],
     paths: likeGithub,
     branches: oneRef,
-    pusher: (body) => text(body, 'pusher', 'name') || text(body, 'sender', 'login'),
+    pusher: (body) => textAt(body, 'pusher', 'name') || textAt(body, 'sender', 'login'),
   },
   GITEA: {
     events: ['push'],
     requests: ['pull_request', 'pull_request_sync'],
     paths: likeGithub,
     branches: oneRef,
-    pusher: (body) => text(body, 'pusher', 'login') || text(body, 'pusher', 'username'),
+    pusher: (body) => textAt(body, 'pusher', 'login') || textAt(body, 'pusher', 'username'),
   },
   GITLAB: {
     events: ['Push Hook', 'Tag Push Hook'],
     requests: ['Merge Request Hook'],
-    paths: (body) => ['path_with_namespace', 'git_http_url', 'web_url'].map((name) => text(body, 'project', name)),
+    paths: (body) => ['path_with_namespace', 'git_http_url', 'web_url'].map((name) => textAt(body, 'project', name)),
     branches: oneRef,
-    pusher: (body) => text(body, 'user_username') || text(body, 'user_name'),
+    pusher: (body) => textAt(body, 'user_username') || textAt(body, 'user_name'),
   },
   BITBUCKET: {
     events: ['repo:push'],
     requests: ['created', 'updated', 'fulfilled', 'rejected'].map((each) => `pullrequest:${each}`),
-    paths: (body) => [text(body, 'repository', 'full_name'), text(body, 'repository', 'links', 'html', 'href')],
+    paths: (body) => [textAt(body, 'repository', 'full_name'), textAt(body, 'repository', 'links', 'html', 'href')],
     branches: (body) =>
       changesOf(body).flatMap((change) =>
         branchIn(
-          `refs/${bitbucketRefs[text(change, 'new', 'type')] ?? 'other'}/${text(change, 'new', 'name')}`,
-          text(change, 'new', 'target', 'hash') || '?',
+          `refs/${bitbucketRefs[textAt(change, 'new', 'type')] ?? 'other'}/${textAt(change, 'new', 'name')}`,
+          textAt(change, 'new', 'target', 'hash') || '?',
         ),
       ),
-    pusher: (body) => text(body, 'actor', 'nickname') || text(body, 'actor', 'display_name'),
+    pusher: (body) => textAt(body, 'actor', 'nickname') || textAt(body, 'actor', 'display_name'),
   },
 }
 

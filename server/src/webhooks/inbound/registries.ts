@@ -4,6 +4,7 @@
  * Hub). GitHub signs, as for everything else (verify.ts). Only a reason to ask the registry what the tag is now.
  */
 import { createHmac } from 'node:crypto'
+import { at, textAt } from '../../lib/foreign-text/fields.ts'
 import { readDelivery } from './read-delivery.ts'
 import { type Envelope, type Headers, isSame, textOf } from './verify.ts'
 
@@ -37,20 +38,6 @@ export const isShown = (shown: { token: string } | { secret: string }, secrets: 
 export const isPackage = ({ host, event }: Envelope): boolean =>
   host === 'GITHUB' && (event === 'package' || event === 'registry_package')
 
-type Json = Record<string, unknown>
-
-const at = (value: unknown, ...path: string[]): unknown =>
-  path.reduce<unknown>(
-    (inner, name) =>
-      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, name) ? (inner as Json)[name] : undefined,
-    value,
-  )
-
-const text = (value: unknown, ...path: string[]): string => {
-  const found = at(value, ...path)
-  return typeof found === 'string' ? found : ''
-}
-
 const listAt = (value: unknown, ...path: string[]): unknown[] => {
   const found = at(value, ...path)
   return Array.isArray(found) ? found.slice(0, mostImages) : []
@@ -64,24 +51,24 @@ interface Named {
 /** Each finds nothing in what the others send. */
 const shapes: readonly ((body: unknown) => Named[])[] = [
   // Docker Hub
-  (body) => [{ path: text(body, 'repository', 'repo_name'), tag: text(body, 'push_data', 'tag') }],
+  (body) => [{ path: textAt(body, 'repository', 'repo_name'), tag: textAt(body, 'push_data', 'tag') }],
   // Docker's own registry, which tells of pulls and layers too
   (body) =>
     listAt(body, 'events')
       .filter((event) => at(event, 'action') === 'push')
-      .map((event) => ({ path: text(event, 'target', 'repository'), tag: text(event, 'target', 'tag') }))
+      .map((event) => ({ path: textAt(event, 'target', 'repository'), tag: textAt(event, 'target', 'tag') }))
       .filter(({ tag }) => tag !== ''),
   // Harbor
   (body) =>
     listAt(body, 'event_data', 'resources').map((resource) => ({
-      path: text(body, 'event_data', 'repository', 'repo_full_name'),
-      tag: text(resource, 'tag'),
+      path: textAt(body, 'event_data', 'repository', 'repo_full_name'),
+      tag: textAt(resource, 'tag'),
     })),
   // GitHub
   ...['package', 'registry_package'].map((name) => (body: unknown) => {
-    const owner = text(body, name, 'namespace') || text(body, name, 'owner', 'login')
-    const own = text(body, name, 'name')
-    const tag = text(body, name, 'package_version', 'container_metadata', 'tag', 'name')
+    const owner = textAt(body, name, 'namespace') || textAt(body, name, 'owner', 'login')
+    const own = textAt(body, name, 'name')
+    const tag = textAt(body, name, 'package_version', 'container_metadata', 'tag', 'name')
     return [{ path: own === '' ? '' : `${owner}/${own}`, tag }]
   }),
 ]

@@ -3,9 +3,7 @@ import type { TSchema } from 'typebox'
 import { actingIn, type Path, pointerTo } from '../../../api/operations/effects.ts'
 import type { Context } from '../../../api/operations/operation.ts'
 import { type ClusterModule, readsField } from '../../../clusters/modules.ts'
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+import { isObject } from '../../../lib/foreign-text/fields.ts'
 
 /** The parts of a field that a module is not given; the field itself where it is given nothing of it. */
 const unreadOf = (module: ClusterModule | null, at: string, path: Path, value: unknown): Path[] => {

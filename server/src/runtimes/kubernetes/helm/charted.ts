@@ -4,6 +4,7 @@
  */
 
 import { DeploymentError } from '../../../lib/errors.ts'
+import { isObject, type Json } from '../../../lib/foreign-text/fields.ts'
 import { ForeignTextError, readJson, refuseExcess } from '../../../lib/foreign-text/read-json.ts'
 import { splitLines } from '../../../lib/foreign-text/split-lines.ts'
 
@@ -17,13 +18,13 @@ export interface ChartedObject {
 /** Where a kind of object is; null for one that the cluster does not know. */
 export type ScopeOf = (apiVersion: string, kind: string) => 'namespaced' | 'cluster' | null
 
-export interface Verdict {
+interface Verdict {
   scopeOf: ScopeOf
   namespace: string
   allowClusterWide: boolean
 }
 
-export const mostObjects = 500
+const mostObjects = 500
 const deepestList = 3
 
 export const refuse = (message: string): never => {
@@ -66,19 +67,15 @@ export const splitDocuments = (text: string): string[] => {
   return found.map((lines) => lines.join('\n'))
 }
 
-type Plain = Record<string, unknown>
-
-const isPlain = (value: unknown): value is Plain => typeof value === 'object' && value !== null && !Array.isArray(value)
-
-const listIn = (value: Plain): unknown[] | null =>
+const listIn = (value: Json): unknown[] | null =>
   typeof value.kind === 'string' && value.kind.endsWith('List') && Array.isArray(value.items) ? value.items : null
 
-const isNamed = (value: Plain): value is Plain & ChartedObject =>
-  isPlain(value.metadata) && typeof value.metadata.name === 'string'
+const isNamed = (value: Json): value is Json & ChartedObject =>
+  isObject(value.metadata) && typeof value.metadata.name === 'string'
 
 /** An object, or those of a list, as helm takes them. */
 const flatten = (value: unknown, depth = 0): ChartedObject[] => {
-  if (!isPlain(value)) return refuse('The chart makes something that is not an object of Kubernetes.')
+  if (!isObject(value)) return refuse('The chart makes something that is not an object of Kubernetes.')
   const items = listIn(value)
   if (items !== null) {
     if (depth === deepestList) refuse('The chart makes lists of lists of lists.')

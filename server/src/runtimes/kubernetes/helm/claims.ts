@@ -2,13 +2,10 @@
  * By which hosts a chart wants to be reached, and whether they are its service's: an ingress that several organizations
  * share gives a host to whoever names it. Pure.
  */
+import { type Json, objectOf } from '../../../lib/foreign-text/fields.ts'
 import { wildcardOf } from '../../../router/table/wildcard.ts'
 import { type ChartedObject, nameOf, refuse } from './charted.ts'
 
-type Plain = Record<string, unknown>
-
-const plainOf = (value: unknown): Plain =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Plain) : {}
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
 /** In place of a host: all of them. */
@@ -16,22 +13,22 @@ const everyHost = '*'
 
 const hostOf = (value: unknown): string => (typeof value === 'string' && value !== '' ? value.toLowerCase() : everyHost)
 
-const ofIngress = ({ rules, defaultBackend, backend, tls }: Plain): string[] => [
-  ...listOf(rules).map((rule) => hostOf(plainOf(rule).host)),
+const ofIngress = ({ rules, defaultBackend, backend, tls }: Json): string[] => [
+  ...listOf(rules).map((rule) => hostOf(objectOf(rule).host)),
   ...(defaultBackend === undefined && backend === undefined ? [] : [everyHost]),
-  ...listOf(tls).flatMap((each) => listOf(plainOf(each).hosts).map(hostOf)),
+  ...listOf(tls).flatMap((each) => listOf(objectOf(each).hosts).map(hostOf)),
 ]
 
-const ofRoute = ({ hostnames }: Plain): string[] => {
+const ofRoute = ({ hostnames }: Json): string[] => {
   const names = listOf(hostnames).map(hostOf)
   return names.length === 0 ? [everyHost] : names
 }
 
 /** Who proves a host to a certificate authority answers for it meanwhile. */
-const ofCertificate = ({ dnsNames, commonName }: Plain): string[] =>
+const ofCertificate = ({ dnsNames, commonName }: Json): string[] =>
   [...listOf(dnsNames), ...(commonName === undefined ? [] : [commonName])].map(hostOf)
 
-const readers: Readonly<Record<string, (spec: Plain) => string[]>> = {
+const readers: Readonly<Record<string, (spec: Json) => string[]>> = {
   Ingress: ofIngress,
   HTTPRoute: ofRoute,
   GRPCRoute: ofRoute,
@@ -50,7 +47,7 @@ const unreadable = new Set([
 ])
 
 /** Whether a host of such an object is this domain, or below it. */
-export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Plain, domain: string): boolean =>
+export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Json, domain: string): boolean =>
   readers[kind]!(spec).some((host) => host === domain || wildcardOf(host) === domain)
 
 const dnsName = /^external-dns\.alpha\.kubernetes\.io\/(internal-)?hostname$/
@@ -61,7 +58,7 @@ const widening =
   /(server-alias(-regex)?|-snippets?|\/from-to-www-redirect|\/redirect-from(-regex)?|(^|\.)(ingress\.kubernetes\.io|github\.io)\/config-[a-z-]+)$/
 
 const ofAnnotations = (object: ChartedObject): string[] =>
-  Object.entries(plainOf(object.metadata.annotations)).flatMap(([key, value]) => {
+  Object.entries(objectOf(object.metadata.annotations)).flatMap(([key, value]) => {
     if (dnsName.test(key) || certifiedName.test(key))
       return String(value)
         .split(',')
@@ -74,14 +71,14 @@ const ofAnnotations = (object: ChartedObject): string[] =>
 
 const hostsOf = (object: ChartedObject): string[] => {
   const { apiVersion, kind, spec } = object
-  if (kind === 'Service' && listOf(plainOf(spec).externalIPs).length > 0)
+  if (kind === 'Service' && listOf(objectOf(spec).externalIPs).length > 0)
     refuse(`The chart's ${nameOf(object)} has externalIPs, which could take addresses of others: leave them out.`)
   const read = readable.test(apiVersion) ? readers[kind] : undefined
   if (read === undefined && unreadable.has(kind))
     refuse(
       `The chart makes ${nameOf(object)} of ${apiVersion.slice(0, 200)}, whose hosts cannot be checked: let it use an Ingress or an HTTPRoute.`,
     )
-  return [...(read?.(plainOf(spec)) ?? []), ...ofAnnotations(object)]
+  return [...(read?.(objectOf(spec)) ?? []), ...ofAnnotations(object)]
 }
 
 /**

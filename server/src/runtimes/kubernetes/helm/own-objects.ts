@@ -3,6 +3,7 @@
  * and a record of the revision, which helm installs, takes back and removes with the rest. Whatever it says with our own
  * labels is taken out. Pure.
  */
+import { isObject, type Json } from '../../../lib/foreign-text/fields.ts'
 import { idLabels, labels, namespaceOf, type Place } from '../manifests/describe.ts'
 import type { ChartedObject } from './charted.ts'
 import { describeWays, withoutEgress } from './ways-in.ts'
@@ -14,29 +15,25 @@ interface Ids {
   revision: string
 }
 
-type Plain = Record<string, unknown>
-
-const isPlain = (value: unknown): value is Plain => typeof value === 'object' && value !== null && !Array.isArray(value)
-
 /** Short: charts make names of it, and of these labels, which have 63 characters. */
 export const releaseOf = (serviceId: string): string => `chart-${serviceId.replaceAll('-', '').slice(0, 12)}`
 
 export const recordNameOf = (serviceId: string): string => `${releaseOf(serviceId)}-revision`
 
 const withLabels = <T>(metadata: T, own: Readonly<Record<string, string>>): T => {
-  const { labels: given, annotations, ...rest } = (isPlain(metadata) ? metadata : {}) as Plain
+  const { labels: given, annotations, ...rest } = (isObject(metadata) ? metadata : {}) as Json
   const isOurs = (key: string): boolean => key.startsWith('slipway.')
-  const without = (words: unknown): Plain =>
-    Object.fromEntries(Object.entries(isPlain(words) ? words : {}).filter(([key]) => !isOurs(key)))
+  const without = (words: unknown): Json =>
+    Object.fromEntries(Object.entries(isObject(words) ? words : {}).filter(([key]) => !isOurs(key)))
   return {
     ...rest,
     labels: { ...without(given), ...own },
-    ...(isPlain(annotations) ? { annotations: without(annotations) } : {}),
+    ...(isObject(annotations) ? { annotations: without(annotations) } : {}),
   } as T
 }
 
 const inTemplate = (template: unknown, own: Readonly<Record<string, string>>): unknown =>
-  isPlain(template) ? { ...template, metadata: withLabels(template.metadata, own) } : template
+  isObject(template) ? { ...template, metadata: withLabels(template.metadata, own) } : template
 
 /** Their pods stay up. */
 const staying = new Set(['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'ReplicationController'])
@@ -47,19 +44,19 @@ const withPods = (
   ids: Readonly<Record<string, string>>,
 ) => {
   const { kind, spec } = object
-  if (!isPlain(spec)) return object
+  if (!isObject(spec)) return object
   const claims = Array.isArray(spec.volumeClaimTemplates)
     ? {
         volumeClaimTemplates: (spec.volumeClaimTemplates as unknown[]).map((claim) =>
-          isPlain(claim) ? { ...claim, metadata: withLabels(claim.metadata, own) } : claim,
+          isObject(claim) ? { ...claim, metadata: withLabels(claim.metadata, own) } : claim,
         ),
       }
     : {}
   if (staying.has(kind) || kind === 'Job')
     return { ...object, spec: { ...spec, ...claims, template: inTemplate(spec.template, kind === 'Job' ? own : ids) } }
-  if (kind !== 'CronJob' || !isPlain(spec.jobTemplate)) return object
+  if (kind !== 'CronJob' || !isObject(spec.jobTemplate)) return object
   const { jobTemplate } = spec
-  const job = isPlain(jobTemplate.spec)
+  const job = isObject(jobTemplate.spec)
     ? { spec: { ...jobTemplate.spec, template: inTemplate(jobTemplate.spec.template, own) } }
     : {}
   return {

@@ -2,14 +2,9 @@
  * By which of a chart's Services the world comes in: those are its own and stand for its pods, and the policy of the
  * environment is opened for just these ports of just these pods. Pure.
  */
+import { isObject, type Json, listOf, objectOf } from '../../../lib/foreign-text/fields.ts'
 import { labels } from '../manifests/describe.ts'
 import { type ChartedObject, nameOf, refuse } from './charted.ts'
-
-type Plain = Record<string, unknown>
-
-const isPlain = (value: unknown): value is Plain => typeof value === 'object' && value !== null && !Array.isArray(value)
-const plainOf = (value: unknown): Plain => (isPlain(value) ? value : {})
-const listOf = (value: unknown): Plain[] => (Array.isArray(value) ? value.filter(isPlain) : [])
 
 /** One Service, and one of its ports by number or name; undefined: all. */
 interface Backend {
@@ -20,29 +15,29 @@ interface Backend {
 /** In place of a port, by which one controller takes the name for one of its annotations. */
 const byAnnotation = 'use-annotation'
 
-const ofIngress = ({ rules }: Plain): Backend[] =>
+const ofIngress = ({ rules }: Json): Backend[] =>
   listOf(rules)
-    .flatMap(({ http }) => listOf(plainOf(http).paths))
+    .flatMap(({ http }) => listOf(objectOf(http).paths))
     .map(({ backend }) => {
-      const { service, serviceName, servicePort } = plainOf(backend)
-      const { name, port } = plainOf(service)
-      return { service: name ?? serviceName, port: plainOf(port).number ?? plainOf(port).name ?? servicePort }
+      const { service, serviceName, servicePort } = objectOf(backend)
+      const { name, port } = objectOf(service)
+      return { service: name ?? serviceName, port: objectOf(port).number ?? objectOf(port).name ?? servicePort }
     })
     .filter(({ port }) => port !== byAnnotation)
 
-const ofRoute = ({ rules }: Plain): Backend[] =>
+const ofRoute = ({ rules }: Json): Backend[] =>
   listOf(rules)
     .flatMap(({ backendRefs }) => listOf(backendRefs))
     .map(({ kind = 'Service', name, port }) => ({ service: kind === 'Service' ? name : undefined, port }))
 
-const readers: Readonly<Record<string, (spec: Plain) => Backend[]>> = {
+const readers: Readonly<Record<string, (spec: Json) => Backend[]>> = {
   Ingress: ofIngress,
   HTTPRoute: ofRoute,
   GRPCRoute: ofRoute,
   TLSRoute: ofRoute,
 }
 
-const backendsOf = ({ kind, spec }: ChartedObject): Backend[] => readers[kind]?.(plainOf(spec)) ?? []
+const backendsOf = ({ kind, spec }: ChartedObject): Backend[] => readers[kind]?.(objectOf(spec)) ?? []
 
 const servicesOf = (objects: readonly ChartedObject[]): ReadonlyMap<unknown, ChartedObject> =>
   new Map(
@@ -66,20 +61,20 @@ export const judgeWays = (objects: readonly ChartedObject[]): void => {
         refuse(
           `The chart's ${nameOf(object)} leads to ${words(service)}, which is not a Service of the chart: that is not possible.`,
         )
-      const { type, selector } = plainOf(own!.spec)
+      const { type, selector } = objectOf(own!.spec)
       // What has no selector stands for any addresses that somebody writes down.
-      if (type === 'ExternalName' || Object.keys(plainOf(selector)).length === 0)
+      if (type === 'ExternalName' || Object.keys(objectOf(selector)).length === 0)
         refuse(
           `The chart's ${nameOf(object)} leads to the Service ${words(service)}, which does not stand for pods (an ExternalName, or no selector): that is not possible.`,
         )
     }
 }
 
-const isOpened = ({ spec }: ChartedObject): boolean => /^(LoadBalancer|NodePort)$/.test(String(plainOf(spec).type))
+const isOpened = ({ spec }: ChartedObject): boolean => /^(LoadBalancer|NodePort)$/.test(String(objectOf(spec).type))
 
 /** Ports of pods, as a policy names them. */
 const portsOf = (service: ChartedObject, wanted: readonly unknown[]): object[] =>
-  listOf(plainOf(service.spec).ports)
+  listOf(objectOf(service.spec).ports)
     .filter(({ port, name }) => wanted.some((one) => one === undefined || one === port || one === name))
     .map(({ port, targetPort, protocol = 'TCP' }) => ({ port: targetPort ?? port, protocol }))
 
@@ -93,7 +88,7 @@ export const describeWays = (
     const { name } = service.metadata
     const wanted = isOpened(service) ? [undefined] : (backends.get(name) ?? []).map(({ port }) => port)
     const ports = portsOf(service, wanted)
-    const selector = plainOf(plainOf(service.spec).selector)
+    const selector = objectOf(objectOf(service.spec).selector)
     if (ports.length === 0 || Object.keys(selector).length === 0) return []
     return [
       {
@@ -115,7 +110,7 @@ export const describeWays = (
  * leaves out, the secrets of the machines.
  */
 export const withoutEgress = (object: ChartedObject): ChartedObject => {
-  if (object.kind !== 'NetworkPolicy' || !isPlain(object.spec)) return object
+  if (object.kind !== 'NetworkPolicy' || !isObject(object.spec)) return object
   const { egress: _, ...spec } = object.spec
   return { ...object, spec: { ...spec, policyTypes: ['Ingress'] } }
 }
