@@ -12,7 +12,7 @@ import type { PlaceInContext, VariablePlace } from './places.ts'
 import { findVariable, type VariableRecord } from './records.ts'
 import { checkDescription, checkKey, checkMountPath, checkValue } from './rules.ts'
 
-export interface NewVariable {
+interface NewVariable {
   key: string
   value: string
   isSecret: boolean
@@ -152,7 +152,7 @@ export const createVariable = async (
   })
 }
 
-export interface VariableEdit {
+interface VariableEdit {
   key: string
   /** If omitted or null, the value is kept. */
   value?: string | null | undefined
@@ -300,12 +300,15 @@ const findTarget = async (
   throw badRequest('The target is in a narrower scope: aliases and overrides must be in the same or a narrower scope.')
 }
 
-export interface NewAlias {
-  key: string
+interface NewDependent {
   /** When given: the target must be of this family, else 404. */
   isSecret?: boolean | undefined
   description?: string | null | undefined
   interpolateInFile?: boolean | null | undefined
+}
+
+interface NewAlias extends NewDependent {
+  key: string
 }
 
 /** Creates an alias of a variable visible at `place`; it follows its value. 400 for an alias of an alias. */
@@ -320,24 +323,20 @@ export const createAlias = async (
   checkDescription(wanted.description)
   const target = await findTarget(db, place, targetId, wanted.isSecret)
   if (target.variable_type === 'ALIAS') throw badRequest('An alias cannot be the target of another alias.')
-  return put(db, sealer, place, {
-    key: wanted.key,
-    value: null,
-    isSecret: target.is_secret,
-    variableType: 'ALIAS',
-    mountPath: target.mount_path,
-    description: wanted.description ?? null,
-    interpolateInFile: wanted.interpolateInFile ?? null,
-    targetId,
-  })
+  const own = { key: wanted.key, value: null, variableType: 'ALIAS' } as const
+  return put(db, sealer, place, { ...own, ...dependentOn(target, wanted) })
 }
 
-export interface NewOverride {
+const dependentOn = (target: VariableRecord, { description = null, interpolateInFile = null }: NewDependent) => ({
+  isSecret: target.is_secret,
+  mountPath: target.mount_path,
+  description,
+  interpolateInFile,
+  targetId: target.id,
+})
+
+interface NewOverride extends NewDependent {
   value: string
-  /** When given: the target must be of this family, else 404. */
-  isSecret?: boolean | undefined
-  description?: string | null | undefined
-  interpolateInFile?: boolean | null | undefined
 }
 
 /** Overrides the value of a key at a narrower place. 400 at the target's own place and for built-in variables. */
@@ -354,14 +353,6 @@ export const createOverride = async (
   if (target.variable_type === 'BUILT_IN')
     throw badRequest('A built-in variable cannot be overridden: create an alias instead.')
   if (target.parent_id === place.id) throw badRequest('An override must be in a narrower scope than its target.')
-  return put(db, sealer, place, {
-    key: target.key,
-    value: wanted.value,
-    isSecret: target.is_secret,
-    variableType: 'OVERRIDE',
-    mountPath: target.mount_path,
-    description: wanted.description ?? null,
-    interpolateInFile: wanted.interpolateInFile ?? null,
-    targetId,
-  })
+  const own = { key: target.key, value: wanted.value, variableType: 'OVERRIDE' } as const
+  return put(db, sealer, place, { ...own, ...dependentOn(target, wanted) })
 }

@@ -1,7 +1,7 @@
 /**
  * Deliveries of git hosts, as rows: which webhook is meant, and what a genuine delivery leaves behind. Promises that
  * one is accepted once, by whichever server it reaches, and that it concerns only repositories that services of the
- * webhook's organization follow. What it leaves is a reason to look at these (deployments/pushes); a process that dies
+ * webhook's organization follow. What it leaves is a reason to look at these (deployments/sources); a process that dies
  * after the answer loses nothing.
  */
 import type { Queryable } from '../../store/database.ts'
@@ -49,109 +49,106 @@ export const openSecrets = async (sealer: Sealer, { id, organizationId, sealed }
   return secrets
 }
 
-const acceptSql = `
-  with fresh as (
-    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
-  ), meant as (
-    select distinct w.id, p.branch, p.commit_id from unnest($7::text[], $8::text[]) as p (branch, commit_id)
-    join watched_repository w on w.organization_id = $4 and w.path = any($6)
-      and ($5::uuid is null or w.git_token_id = $5)
-    where exists (select from fresh)
-      and exists (select from followed_branch f where f.repository_id = w.id and f.branch = p.branch)
-  ), noted as (
-    insert into push_hint (repository_id, branch, commit_id, pusher) select id, branch, commit_id, $9 from meant
-    returning repository_id
-  ), told as (
-    select pg_notify('${pushChannel}', '') from (select from noted limit 1) any_row
-  )
-  select (select count(*) from fresh)::int as fresh, (select count(distinct repository_id) from noted)::int as repositories,
-    (select count(*) from told)::int as told`
+interface Delivery {
+  digest: Buffer
+  deliveryId: string | null
+}
 
-export interface Accepted {
+interface Accepted {
   /** False: it was accepted before. */
   isFresh: boolean
   /** How many of the organization's repositories will be looked at. */
   repositories: number
 }
 
+/** `meant`: SQL that leaves a reason to look and returns the ids of what it concerns, with parameters from $5 on. */
+const accepting = (meant: string, channel: string) => {
+  const sql = `
+    with fresh as (
+      insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
+    ), ${meant}, told as (
+      select pg_notify('${channel}', '') from (select from meant limit 1) any_row
+    )
+    select (select count(*) from fresh)::int as fresh, (select count(distinct id) from meant)::int as repositories,
+      (select count(*) from told)::int as told`
+  return async (
+    db: Queryable,
+    { id, organizationId }: GitWebhook,
+    { digest, deliveryId }: Delivery,
+    values: unknown[],
+  ): Promise<Accepted> => {
+    const parameters = [id, digest, deliveryId, organizationId, ...values]
+    const [row] = await db.query<{ fresh: number; repositories: number }>(sql, parameters)
+    return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+  }
+}
+
+const acceptPush = accepting(
+  `followed as (
+    select distinct w.id, p.branch, p.commit_id from unnest($7::text[], $8::text[]) as p (branch, commit_id)
+    join watched_repository w on w.organization_id = $4 and w.path = any($6)
+      and ($5::uuid is null or w.git_token_id = $5)
+    where exists (select from fresh)
+      and exists (select from followed_branch f where f.repository_id = w.id and f.branch = p.branch)
+  ), meant as (
+    insert into push_hint (repository_id, branch, commit_id, pusher) select id, branch, commit_id, $9 from followed
+    returning repository_id as id
+  )`,
+  pushChannel,
+)
+
 /** `push` null: it was something else. */
-export const acceptDelivery = async (
+export const acceptDelivery = (
   db: Queryable,
   webhook: GitWebhook,
-  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  delivery: Delivery,
   push: Push | null,
 ): Promise<Accepted> => {
   const branches = push?.branches ?? []
-  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptSql, [
-    webhook.id,
-    digest,
-    deliveryId,
-    webhook.organizationId,
-    webhook.gitTokenId,
-    push?.paths ?? [],
-    branches.map(({ branch }) => branch),
-    branches.map(({ commitId }) => commitId),
-    push?.pusher ?? '',
-  ])
-  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+  const columns = [branches.map(({ branch }) => branch), branches.map(({ commitId }) => commitId)]
+  return acceptPush(db, webhook, delivery, [webhook.gitTokenId, push?.paths ?? [], ...columns, push?.pusher ?? ''])
 }
 
-const acceptRequestSql = `
-  with fresh as (
-    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
-  ), meant as (
+const acceptPullRequest = accepting(
+  `meant as (
     update preview_source s set asked = asked + 1, next_at = case when failures = 0 then '-infinity' else next_at end
     where exists (select from fresh) and s.organization_id = $4 and s.path = any($6)
-      and ($5::uuid is null or s.git_token_id = $5) returning 1
-  ), told as (
-    select pg_notify('${requestChannel}', '') from (select from meant limit 1) any_row
-  )
-  select (select count(*) from fresh)::int as fresh, (select count(*) from meant)::int as repositories,
-    (select count(*) from told)::int as told`
+      and ($5::uuid is null or s.git_token_id = $5) returning s.id
+  )`,
+  requestChannel,
+)
 
 /** The same for one that tells of a pull request. */
-export const acceptRequest = async (
+export const acceptRequest = (
   db: Queryable,
   webhook: GitWebhook,
-  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  delivery: Delivery,
   { paths }: Pick<Push, 'paths'>,
-): Promise<Accepted> => {
-  const { id, organizationId, gitTokenId } = webhook
-  const values = [id, digest, deliveryId, organizationId, gitTokenId, paths]
-  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptRequestSql, values)
-  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
-}
+): Promise<Accepted> => acceptPullRequest(db, webhook, delivery, [webhook.gitTokenId, paths])
 
 // By the end of the name: services name images as the registry does, or with a part of its address in front.
-const acceptImagesSql = `
-  with fresh as (
-    insert into git_delivery (webhook_id, digest, delivery_id) values ($1, $2, $3) on conflict do nothing returning 1
-  ), meant as (
+const acceptTags = accepting(
+  `meant as (
     update watched_image w set asked = asked + 1, next_at = case when failures = 0 then '-infinity' else next_at end
     where exists (select from fresh) and w.organization_id = $4 and exists (
       select from unnest($5::text[], $6::text[]) as p (path, tag) where (p.tag is null or p.tag = w.tag)
         and (p.path = w.name or right(p.path, length(w.name) + 1) = '/' || w.name
           or right(w.name, length(p.path) + 1) = '/' || p.path))
-    returning 1
-  ), told as (
-    select pg_notify('${imageChannel}', '') from (select from meant limit 1) any_row
-  )
-  select (select count(*) from fresh)::int as fresh, (select count(*) from meant)::int as repositories,
-    (select count(*) from told)::int as told`
+    returning w.id
+  )`,
+  imageChannel,
+)
 
 /** The same for one of a registry: the tags that it tells of are asked for. */
-export const acceptImages = async (
+export const acceptImages = (
   db: Queryable,
-  { id, organizationId, gitTokenId }: GitWebhook,
-  { digest, deliveryId }: { digest: Buffer; deliveryId: string | null },
+  webhook: GitWebhook,
+  delivery: Delivery,
   images: readonly PushedImage[],
 ): Promise<Accepted> => {
   // That of one git token has nothing to do with images.
-  const meant = gitTokenId === null ? images : []
-  const columns = [meant.map(({ path }) => path), meant.map(({ tag }) => tag)]
-  const values = [id, digest, deliveryId, organizationId, ...columns]
-  const [row] = await db.query<{ fresh: number; repositories: number }>(acceptImagesSql, values)
-  return { isFresh: row!.fresh === 1, repositories: row!.repositories }
+  const meant = webhook.gitTokenId === null ? images : []
+  return acceptTags(db, webhook, delivery, [meant.map(({ path }) => path), meant.map(({ tag }) => tag)])
 }
 
 /** How long deliveries are remembered. One that is sent again later leads to a look that finds nothing new. */
