@@ -40,6 +40,7 @@ const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
 // It destroys data, so it requires the same rights as a delete.
 const destroys = { scope: 'Admin' as const }
 const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
+const deploying = { ...common, ...deploys, ...accepted, ...planned() }
 
 /** Empty unless it is the same for all. */
 const choiceOfAll = async (tx: Queryable, services: Services): Promise<{ version_choice?: VersionChoice }> => {
@@ -95,30 +96,21 @@ const releasesThen =
 
 const wholeActions: Operation[] = [
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'deployEnvironment',
     path: '/environment/{environmentId}/deploy',
     summary: 'Deploy every service of an environment that is not skipped, by stage',
     run: (context) => act(context, 'DEPLOY', requestAll(context), true),
   }),
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'redeployEnvironment',
     path: '/environment/{environmentId}/redeploy',
     summary: 'Deploy every service again with the deployed versions',
     run: (context) => act(context, 'DEPLOY', requestAll(context, { redeploy: true }), true),
   }),
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'stopEnvironment',
     path: '/environment/{environmentId}/stop',
     summary: 'Stop every service of an environment that is not skipped',
@@ -136,10 +128,7 @@ const wholeActions: Operation[] = [
     run: (context) => act(context, 'UNINSTALL', all(context), true),
   }),
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'rollbackEnvironment',
     path: '/environment/{environmentId}/rollback',
     summary: 'Roll every service back to its release after an execution: the given one, else the last successful one',
@@ -275,10 +264,7 @@ const actOn = (context: Context, action: DeploymentAction, chosen: readonly Chos
 
 const chosenActions: Operation[] = [
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'deployAllServices',
     path: '/environment/{environmentId}/service/deploy',
     summary: 'Deploy the services in the body, at the given versions',
@@ -286,10 +272,7 @@ const chosenActions: Operation[] = [
     run: (context) => actOn(context, 'DEPLOY', chosenVersions(context)),
   }),
   operation({
-    ...common,
-    ...deploys,
-    ...accepted,
-    ...planned(),
+    ...deploying,
     id: 'rebootServices',
     path: '/environment/{environmentId}/service/restart-service',
     summary: 'Restart the services in the body',

@@ -1,6 +1,6 @@
 /** What an organization deploys at the moment, in all of its environments: what runs, then what waits. */
 import Type from 'typebox'
-import { type Operation, operation, organizationInPath } from '../api/operations/operation.ts'
+import { type Operation, operation, organizationInPath, reading } from '../api/operations/operation.ts'
 import { OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { states } from '../facets/status-schema.ts'
 import { timestampSql } from '../store/tree.ts'
@@ -31,14 +31,12 @@ const activeSql = `select e.id as "environmentId", e.name as "environmentName", 
 
 export const listActiveDeployments: Operation = operation({
   id: 'listActiveDeployments',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/activeDeployments',
   tag: 'Deployment Queue Main Calls',
   summary: `List the deployments of an organization that run or wait, those that run first; up to ${most}`,
-  scope: 'Read',
   area: 'projects',
   owner: organizationInPath,
-  status: 200,
   answer: Results(
     Type.Object({
       execution_id: Text(),

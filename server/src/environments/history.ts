@@ -1,6 +1,6 @@
 /** The deployments of an environment, with all their services: in the older and the newer form. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { OneOf, Open, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import type { DeploymentAction } from '../deployments/deployments.ts'
 import { defaultStageName } from '../deployments/request/stages.ts'
@@ -205,13 +205,11 @@ const environmentHistory = async <Entry>(
 }
 
 const common = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Environment Deployment History',
-  scope: 'Read' as const,
   area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
   query: Paging,
-  status: 200 as const,
 }
 
 export const environmentHistories: Operation[] = [

@@ -1,6 +1,6 @@
 /** Live logs of deployments: the lines so far, and new ones as they are written. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Text, Uuid } from '../api/operations/schema.ts'
 import { followTail } from '../streams/log-tail.ts'
 import { endAway, eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
@@ -65,16 +65,14 @@ const Version = Maybe(Text(200))
 
 const logEvents = operation({
   id: 'streamEnvironmentLogs',
-  method: 'GET',
+  ...reading,
   path: '/environment/{environmentId}/logs/stream',
   tag: 'Environment Logs',
   summary:
     'Follow the log of a deployment (`version` is its execution_id), by default of the last one and all later ones, as server-sent events',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   query: Type.Object({ version: Version }),
-  status: 200,
   produces: 'text/event-stream',
   async run(context) {
     const sink = eventSink(context, "log lines of this environment's deployments, oldest first")
@@ -90,16 +88,14 @@ const logEvents = operation({
 /** `/deployment/logs`: frames are arrays of lines. */
 const logSocket = operation({
   id: 'handleDeploymentLogs',
-  method: 'GET',
+  ...reading,
   path: '/deployment/logs',
   tag: 'Websocket',
   summary:
     'Follow the log of a deployment (`version` is its execution_id), by default of the last one and all later ones',
-  scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('environment', 'environment'), inQuery: true },
   query: Type.Object({ ...StreamQuery, project: Maybe(Text()), environment: Uuid(), version: Version }),
-  status: 200,
   produces: 'websocket',
   socket(context, socket) {
     const sink = socketSink(socket)

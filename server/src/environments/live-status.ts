@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { type Place, sees } from '../api/auth/permissions.ts'
 import { isSelective, rightsOf } from '../api/operations/access.ts'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { nodeInPath, operation, reading, type Context, type Operation } from '../api/operations/operation.ts'
 import { Maybe, Text } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { type Placement, readPlacement } from '../deployments/request/stage-rows.ts'
@@ -43,7 +43,7 @@ const followEnvironment = ({ parts, node }: Context, view: View<Live>, sink: Sin
   followShared(parts, `environment ${node.id}`, () => ofEnvironment(parts, node.id), { sink, view, has })
 
 /** Where an environment is, for roles that can see only some. */
-export interface Placed {
+interface Placed {
   id: string
   place: Place
 }
@@ -121,14 +121,12 @@ const followProject = (context: Context, sink: Sink): void => {
 
 const statusEvents = operation({
   id: 'streamEnvironmentStatuses',
-  method: 'GET',
+  ...reading,
   path: '/environment/{environmentId}/statuses/stream',
   tag: 'Environment Main Calls',
   summary: 'Follow the status of an environment and of every service in it, as server-sent events',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
-  status: 200,
   produces: 'text/event-stream',
   async run(context) {
     const sink = eventSink(context, 'the statuses of this environment, now and on every change')
@@ -155,15 +153,13 @@ const connect = async (context: Context, sink: Sink): Promise<void> => {
 /** `/deployment/status`. */
 const statusSocket = operation({
   id: 'handleDeploymentStatus',
-  method: 'GET',
+  ...reading,
   path: '/deployment/status',
   tag: 'Websocket',
   summary: 'Follow the statuses of an environment by deployment stage, or those of all environments of a project',
-  scope: 'Read',
   area: 'projects',
   owner: environmentOrProject,
   query: Type.Object({ ...EnvironmentOrProject, version: Maybe(Text(200)) }),
-  status: 200,
   produces: 'websocket',
   socket(context, socket) {
     const sink = socketSink(socket)

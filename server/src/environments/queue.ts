@@ -3,7 +3,7 @@
  * execution: it is in the histories, and no longer here.
  */
 import Type from 'typebox'
-import { nodeInPath, type Operation, type Owner, operation } from '../api/operations/operation.ts'
+import { nodeInPath, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, OneOf, Results, Text, Uuid } from '../api/operations/schema.ts'
 import { publicAction } from '../deployments/status/status.ts'
 import { noteCancel } from '../facets/deployment-request.ts'
@@ -40,14 +40,12 @@ const iconOf = (row: Row): string => row.icon ?? `app://slipway/${row.kind}`
 
 const ofService = operation({
   id: 'listDeploymentRequestByServiceId',
-  method: 'GET',
+  ...reading,
   path: '/service/{serviceId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
   summary: 'List the deployment requests of a service that wait, oldest first; what runs is in the history',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('service', 'serviceId'),
-  status: 200,
   answer: Results(
     Type.Object({
       identifier: Type.Object({
@@ -92,14 +90,12 @@ const stageStatuses = ['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELE
 
 const ofEnvironment = operation({
   id: 'listDeploymentRequestByEnvironmentId',
-  method: 'GET',
+  ...reading,
   path: '/environment/{environmentId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
   summary: 'List the deployment requests of an environment that wait, oldest first; what runs is in the history',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
-  status: 200,
   answer: Results(
     Type.Object({
       identifier: Type.Object({ deployment_request_id: Uuid(), environment_id: Uuid() }),
@@ -190,15 +186,13 @@ const cancelOne = operation({
 
 const statusOfOne = operation({
   id: 'getDeploymentStatusByDeploymentRequestId',
-  method: 'GET',
+  ...reading,
   path: '/environment/deploymentStatus',
   tag: 'Environment Main Calls',
   summary: 'Read a deployment request',
-  scope: 'Read',
   area: 'projects',
   owner: deploymentOwner('deploymentRequestId', true),
   query: Type.Object({ deploymentRequestId: Uuid() }),
-  status: 200,
   answer: Type.Object({ deployment_request_id: Uuid(), environment_id: Uuid(), status: OneOf(states) }),
   async run({ db, node }) {
     const [row] = await db.query<{ action: string; state: string }>(

@@ -1,6 +1,6 @@
 /** The state of an environment, from its services and its last deployment; and the operations that read it. */
 import type Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Results } from '../api/operations/schema.ts'
 import type { DeploymentAction, Deployments, ServiceStatus } from '../deployments/deployments.ts'
 import { type Placement, readPlacement } from '../deployments/request/stage-rows.ts'
@@ -169,12 +169,10 @@ const read = (context: Context): Promise<EnvironmentRead> =>
 const environmentOwner = nodeInPath('environment', 'environmentId')
 
 const common = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Environment Main Calls',
-  scope: 'Read' as const,
   area: 'projects' as const,
   owner: environmentOwner,
-  status: 200 as const,
 }
 
 const projectStatuses = operation({

@@ -3,7 +3,7 @@
  * form.
  */
 import Type, { type TSchema } from 'typebox'
-import { type Context, operation } from '../api/operations/operation.ts'
+import { type Context, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import { actionStatusOf } from '../deployments/status/states.ts'
 import { publicAction } from '../deployments/status/status.ts'
@@ -203,13 +203,11 @@ const oldServiceEntry = (row: ServiceRow) => ({
 })
 
 const commonOf = (self: Self) => ({
-  method: 'GET' as const,
+  ...reading,
   tag: `${self.noun} Deployment History`,
-  scope: 'Read' as const,
   area: 'projects' as const,
   owner: ownerOf(self),
   query: Paging,
-  status: 200 as const,
 })
 
 const rowsFor = (context: Context): Promise<ServiceRow[]> => readOfService(context.db, context.node.id, paging(context))

@@ -1,6 +1,6 @@
 /** The log of a service as the API shows it, wherever its lines come from: its operations, and the forms of a line. */
 import Type from 'typebox'
-import { type Context, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import type { Labels } from './logql.ts'
 import { itemOf, ownerOf, type Self } from './self.ts'
@@ -83,13 +83,11 @@ interface LogReads {
 
 export const logOperations = (self: Self, { summaries, list, stream }: LogReads): Operation[] => {
   const common = {
-    method: 'GET' as const,
+    ...reading,
     tag: `${self.noun} Logs`,
-    scope: 'Read' as const,
     area: 'projects' as const,
     owner: ownerOf(self),
     query: Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) }),
-    status: 200 as const,
   }
   return [
     operation({

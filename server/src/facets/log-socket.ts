@@ -1,6 +1,6 @@
 /** `/service/logs` of the public websocket API: the last lines of a service and all later ones, as many and as wanted. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Owner, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
@@ -53,12 +53,11 @@ const sendOutput = (context: Context, sink: Sink, query: LogQuery | null): Promi
 /** `/service/logs`: arguments in the query, the token in the header or as a subprotocol. */
 export const serviceLogSocket = operation({
   id: 'handleServiceLogs',
-  method: 'GET',
+  ...reading,
   path: '/service/logs',
   tag: 'Websocket',
   summary:
     'Follow what a service prints, by websocket; a browser sends the subprotocols `v1` and `auth.bearer.<token>`',
-  scope: 'Read',
   area: 'projects',
   owner: serviceInQuery,
   query: Type.Object({
@@ -76,7 +75,6 @@ export const serviceLogSocket = operation({
       }),
     ),
   }),
-  status: 200,
   produces: 'websocket',
   socket(context, socket) {
     const query = queryOf(context)

@@ -3,7 +3,7 @@
  * which nothing runs. Streams of the same service share the readings; without streams the engine is asked nothing.
  */
 import Type from 'typebox'
-import { nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { readRef } from '../clusters/refs.ts'
@@ -74,12 +74,11 @@ const problemOf = async ({ clusters, database }: Parts, serviceId: string): Prom
 /** `/service/metrics`. */
 export const serviceMetricsSocket: Operation = operation({
   id: 'handleServiceMetrics',
-  method: 'GET',
+  ...reading,
   path: '/service/metrics',
   tag: 'Websocket',
   summary:
     'Follow what the running instances of a service use: an empty list while none runs, or while the engine does not answer. Ends with a reason that begins with `NotFound` on a cluster without metrics',
-  scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('service', 'service'), inQuery: true },
   query: Type.Object({
@@ -90,7 +89,6 @@ export const serviceMetricsSocket: Operation = operation({
     environment: Maybe(Text()),
     service_type: Maybe(Text()),
   }),
-  status: 200,
   produces: 'websocket',
   socket({ parts, node }, socket) {
     const sink = socketSink(socket)

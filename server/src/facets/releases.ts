@@ -1,6 +1,6 @@
 /** The releases of a service and rolling back to one: its image, configuration and variables run again. */
 import Type from 'typebox'
-import { type Operation, operation } from '../api/operations/operation.ts'
+import { type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Flag, Maybe, Nullable, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { wasSuccessfulSql } from '../deployments/release/rollback.ts'
 import type { Queryable } from '../store/database.ts'
@@ -46,15 +46,13 @@ const readReleases = (db: Queryable, serviceId: string, limit: number, offset: n
 const listOf = (self: Self): Operation =>
   operation({
     id: `list${self.noun}Releases`,
-    method: 'GET',
+    ...reading,
     path: `${itemOf(self)}/release`,
     tag: `${self.noun} Deployment History`,
     summary: `List the releases of ${self.nounWithArticle}, newest first`,
-    scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
     query: Paging,
-    status: 200,
     answer: Page(Release),
     async run(context) {
       const { pageSize, offset } = paging(context)

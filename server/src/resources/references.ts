@@ -1,6 +1,6 @@
 /** What refers to a row in its configuration: counted, listed, and the reason not to delete the row. */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, type Owner, operation } from '../api/operations/operation.ts'
+import { type Context, JsonText, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { allKinds, kinds, kindsWith, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
@@ -91,15 +91,13 @@ export const associated = (options: {
   const sql = listSql(forms[form])
   return operation({
     id,
-    method: 'GET',
+    ...reading,
     path: `${item}/${form}`,
     tag,
     summary: `List the services${form === 'associatedItems' ? ' and clusters' : ''} that use ${words}`,
-    scope: 'Read',
     area: 'resources',
     ...(reads === undefined ? {} : { reads }),
     owner,
-    status: 200,
     answer: Results(forms[form].answer),
     async run({ db, node, principal }) {
       const [row] = await db.query<{ text: string }>(sql, [node.id, principal.organizationId])

@@ -108,7 +108,7 @@ export const etagOf = (version: string): string => `W/"${version}"`
 
 /** Answers that are plain text: `run` resolves to a string. */
 const textTypes = ['application/x-yaml', 'text/plain'] as const
-export type TextType = (typeof textTypes)[number]
+type TextType = (typeof textTypes)[number]
 
 export const isTextType = (type: string | undefined): type is TextType =>
   textTypes.some((textType) => textType === type)
@@ -153,7 +153,7 @@ export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<
 type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
 
 /** An operation as its author writes it: the schemas determine what `run` is given and what it may answer. */
-export interface Definition<Path extends string, Query, Body, Answer> extends Described {
+interface Definition<Path extends string, Query, Body, Answer> extends Described {
   /** Literal, with `{camelId}`. */
   path: Path
   query?: Query
@@ -186,6 +186,12 @@ export const operation = <
 >(
   definition: Definition<Path, Query, Body, Answer>,
 ): Operation => ({ ...definition, [made]: true }) as Operation
+
+/** What most operations of these kinds have in common. */
+export const reading = { method: 'GET', scope: 'Read', status: 200 } as const
+export const creating = { method: 'POST', scope: 'Write', status: 201 } as const
+export const editing = { method: 'PUT', scope: 'Write', status: 200 } as const
+export const removing = { method: 'DELETE', scope: 'Admin', status: 204 } as const
 
 /** Whether a set of scopes admits an operation. */
 export const admits = (held: ReadonlySet<Scope>, operation: Pick<Operation, 'scope' | 'reads'>): boolean => {

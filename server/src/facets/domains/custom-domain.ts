@@ -4,7 +4,16 @@
  * (certificates/).
  */
 import Type from 'typebox'
-import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  creating,
+  editing,
+  type Operation,
+  type Owner,
+  operation,
+  reading,
+  removing,
+} from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { readRef } from '../../clusters/refs.ts'
@@ -258,14 +267,12 @@ const ofService = (self: Self, tag: string): Operation[] => {
   return [
     operation({
       id: `list${noun}CustomDomain`,
-      method: 'GET',
+      ...reading,
       path,
       tag,
       summary: `List the custom domains of ${nounWithArticle}`,
-      scope: 'Read',
       area: 'projects',
       owner,
-      status: 200,
       answer: Results(answer),
       async run(context) {
         const issuer = await issuerOf(context, context.db)
@@ -274,29 +281,25 @@ const ofService = (self: Self, tag: string): Operation[] => {
     }),
     operation({
       id: `create${noun}CustomDomain`,
-      method: 'POST',
+      ...creating,
       path,
       tag,
       summary: `Add a custom domain to ${nounWithArticle}; it takes effect immediately`,
-      scope: 'Write',
       area: 'projects',
       owner,
       body,
       defaults: true,
-      status: 201,
       answer,
       run: create,
     }),
     operation({
       id: `check${noun}CustomDomain`,
-      method: 'GET',
+      ...reading,
       path: `${itemOf(self)}/checkCustomDomain`,
       tag,
       summary: `Check whether the custom domains of ${nounWithArticle} point to this server`,
-      scope: 'Read',
       area: 'projects',
       owner,
-      status: 200,
       answer: Results(checked),
       run: checkAll,
     }),
@@ -308,10 +311,8 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
   const common = { path, tag, owner: ownerOfOne(self) }
   const read = {
     ...common,
-    method: 'GET' as const,
-    scope: 'Read' as const,
+    ...reading,
     area: 'projects' as const,
-    status: 200 as const,
     answer,
   }
   return [
@@ -331,35 +332,29 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
     operation({
       ...common,
       id: `edit${noun}`,
-      method: 'PUT',
+      ...editing,
       summary: `Change a custom domain of ${self.nounWithArticle}`,
-      scope: 'Write',
       area: 'projects',
       body: Type.Partial(body),
-      status: 200,
       answer,
       run: edit,
     }),
     operation({
       ...common,
       id: `delete${noun}`,
-      method: 'DELETE',
+      ...removing,
       summary: `Remove a custom domain from ${self.nounWithArticle}`,
-      scope: 'Admin',
       area: 'projects',
-      status: 204,
       run: remove,
     }),
     operation({
       ...common,
       id: `upload${noun}Certificate`,
       path: `${path}/certificate`,
-      method: 'PUT',
+      ...editing,
       summary: `Bring a certificate for a custom domain of ${self.nounWithArticle}; it takes effect immediately and goes before one that is ordered`,
-      scope: 'Write',
       area: 'projects',
       body: UploadBody,
-      status: 200,
       answer,
       run: upload,
     }),
@@ -367,11 +362,9 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       ...common,
       id: `delete${noun}Certificate`,
       path: `${path}/certificate`,
-      method: 'DELETE',
+      ...removing,
       summary: `Remove the certificate that was brought for a custom domain of ${self.nounWithArticle}; one that is ordered takes its place`,
-      scope: 'Admin',
       area: 'projects',
-      status: 204,
       run: forgetUpload,
     }),
   ]

@@ -3,7 +3,7 @@
  * `tcp` and `udp`.
  */
 import Type from 'typebox'
-import { nodeInPath, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, type Owner, operation, reading } from '../../api/operations/operation.ts'
 import { Flag, Nullable, OneOf, Results, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
@@ -83,14 +83,12 @@ const toLink = (url: string, row: Row, hasTls: boolean) => ({
 const links = (id: string, path: string, tag: string, summary: string, owner: Owner, sql: string): Operation =>
   operation({
     id,
-    method: 'GET',
+    ...reading,
     path,
     tag,
     summary,
-    scope: 'Read',
     area: 'projects',
     owner,
-    status: 200,
     answer: Results(Link),
     async run(context) {
       const { db, node, parts } = context

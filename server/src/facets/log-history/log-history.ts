@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
 import { mayReadAt } from '../../api/operations/access.ts'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
 import { Maybe, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { badRequest, DeploymentError, notFound, unavailable } from '../../lib/errors.ts'
@@ -207,17 +207,15 @@ const Query = Type.Object({
 
 const history: Operation = operation({
   id: 'get-cluster-logs',
-  method: 'GET',
+  ...reading,
   path: '/cluster/{clusterId}/logs',
   tag: 'Clusters',
   summary:
     'Read past lines of a service with filters, or the values of a label of them, from the containers that there are and the kept output of jobs',
-  scope: 'Read',
   area: 'clusters',
   cluster: 'VIEWER',
   owner: nodeInPath('cluster', 'clusterId'),
   query: Query,
-  status: 200,
   answer: Type.Object({ response: Text() }),
   async run(context) {
     const { endpoint, query: text, limit = usualLines, direction, ...times } = context.query

@@ -4,7 +4,7 @@
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { actingIn, refuseMarked } from '../../api/operations/effects.ts'
-import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
 import { type Json, partial } from '../../api/operations/schema.ts'
 import { check } from '../../api/operations/validate.ts'
 import { readRef } from '../../clusters/refs.ts'
@@ -73,26 +73,22 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
   return [
     operation({
       id: `getDefault${self.noun}AdvancedSettings`,
-      method: 'GET',
+      ...reading,
       path: `/default${self.noun}AdvancedSettings`,
       tag: `${self.noun}s`,
       summary: `Read the default advanced settings of ${self.nounWithArticle}`,
-      scope: 'Read',
       area: 'resources',
       owner: ownOrganization,
-      status: 200,
       answer,
       run: async () => defaults,
     }),
     operation({
       ...common,
       id: `get${noun}`,
-      method: 'GET',
+      ...reading,
       summary: `Read all advanced settings of ${self.nounWithArticle}, including those at their defaults`,
-      scope: 'Read',
       area: 'projects',
       owner: ownerOf(self),
-      status: 200,
       run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
     }),
     operation({

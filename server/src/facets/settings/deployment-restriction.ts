@@ -1,9 +1,18 @@
 /**
- * Deployment restrictions: which changes of a repository cause an automatic deployment (deployments/pushes/filters.ts).
+ * Deployment restrictions: which changes of a repository cause an automatic deployment (deployments/sources/git/judge.ts).
  * They are stored with the service and apply only to pushes; a requested deployment is never restricted.
  */
 import Type from 'typebox'
-import { type Context, type Operation, type Owner, operation } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  creating,
+  editing,
+  type Operation,
+  type Owner,
+  operation,
+  reading,
+  removing,
+} from '../../api/operations/operation.ts'
 import { AllRecorded, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { kinds } from '../../kinds.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
@@ -39,7 +48,7 @@ const answer = Type.Object(
   { id: Uuid(), created_at: Timestamp(), updated_at: Timestamp(), ...body.properties },
   { title: 'DeploymentRestriction' },
 )
-export type Restriction = Type.Static<typeof answer>
+type Restriction = Type.Static<typeof answer>
 
 const checkValue = (value: string): void => {
   if (value.startsWith('/'))
@@ -132,46 +141,38 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
     operation({
       ...collection,
       id: `get${noun}s`,
-      method: 'GET',
+      ...reading,
       summary: `List the deployment restrictions of ${self.nounWithArticle}: which pushes deploy it automatically`,
-      scope: 'Read',
       area: 'projects',
-      status: 200,
       answer: Results(answer),
       run: async ({ db, node }) => ({ results: await readInner<Restriction[]>(db, node.id, field, []) }),
     }),
     operation({
       ...collection,
       id: `create${noun}`,
-      method: 'POST',
+      ...creating,
       summary: `Add a deployment restriction to ${self.nounWithArticle}: which pushes deploy it automatically`,
-      scope: 'Write',
       area: 'projects',
       body: sent,
-      status: 201,
       answer,
       run: create,
     }),
     operation({
       ...item,
       id: `edit${noun}`,
-      method: 'PUT',
+      ...editing,
       summary: `Change a deployment restriction of ${self.nounWithArticle}`,
-      scope: 'Write',
       area: 'projects',
       body: Type.Partial(sent),
-      status: 200,
       answer,
       run: edit,
     }),
     operation({
       ...item,
       id: `delete${noun}`,
-      method: 'DELETE',
+      ...removing,
       summary: `Delete a deployment restriction of ${self.nounWithArticle}`,
-      scope: 'Admin',
       area: 'projects',
-      status: 204,
       run: remove,
     }),
   ]

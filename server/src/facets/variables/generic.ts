@@ -1,6 +1,16 @@
 /** The generic family: the same variables and secrets under `/variable`, with their scope in the query or the body. */
 import Type from 'typebox'
-import { type Context, type Operation, type Owner, operation, ownOrganization } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  creating,
+  editing,
+  type Operation,
+  type Owner,
+  operation,
+  ownOrganization,
+  reading,
+  removing,
+} from '../../api/operations/operation.ts'
 import { checkRefs } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Recorded, Ref, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { invalidField, notFound } from '../../lib/errors.ts'
@@ -63,16 +73,14 @@ const ownRow = async ({ db, principal, params }: Context): Promise<VariableRecor
 
 const list = operation({
   id: 'listVariables',
-  method: 'GET',
+  ...reading,
   path: '/variable',
   tag,
   summary: 'List the variables and secrets that are visible in a scope',
-  scope: 'Read',
   area: 'projects',
   reads: 'sensitive',
   owner: ownOrganization,
   query: Type.Object({ parent_id: Uuid(), scope: OneOf([...scopes, 'BUILT_IN']), is_secret: Maybe(Flag()) }),
-  status: 200,
   answer: Results(genericAnswer),
   async run(context) {
     const { parent_id, scope, is_secret } = context.query
@@ -103,15 +111,13 @@ const createBody = Type.Object({
 
 const create = operation({
   id: 'createVariable',
-  method: 'POST',
+  ...creating,
   path: '/variable',
   tag,
   summary: 'Set a variable or secret; replaces one with the same key',
-  scope: 'Write',
   area: 'projects',
   owner: ownOrganization,
   body: createBody,
-  status: 201,
   answer: genericAnswer,
   async run(context) {
     const { body } = context
@@ -129,15 +135,13 @@ const variableEdit = Type.Object({ ...editBody.properties, ...fromSecretManager 
 
 const edit = operation({
   id: 'editVariable',
-  method: 'PUT',
+  ...editing,
   path: '/variable/{variableId}',
   tag,
   summary: 'Change a variable or secret; an omitted value is kept',
-  scope: 'Write',
   area: 'projects',
   owner: variableInPath,
   body: variableEdit,
-  status: 200,
   answer: genericAnswer,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
@@ -152,14 +156,12 @@ const edit = operation({
 
 const remove = operation({
   id: 'deleteVariable',
-  method: 'DELETE',
+  ...removing,
   path: '/variable/{variableId}',
   tag,
   summary: 'Delete a variable or secret with its aliases and overrides',
-  scope: 'Admin',
   area: 'projects',
   owner: variableInPath,
-  status: 204,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
     const work = (tx: Queryable) => deleteVariable(tx, row).then(() => row)
@@ -169,12 +171,10 @@ const remove = operation({
 
 // A built-in variable has no row yet, so the place of its alias comes only from the body.
 const dependent = {
-  method: 'POST' as const,
+  ...creating,
   tag,
-  scope: 'Write' as const,
   area: 'projects' as const,
   owner: ownOrganization,
-  status: 201 as const,
   answer: genericAnswer,
 }
 
@@ -221,17 +221,15 @@ const override = operation({
 
 const importMany = operation({
   id: 'importEnvironmentVariables',
-  method: 'POST',
+  ...creating,
   path: '/variable/import',
   tag,
   summary: 'Set many variables and secrets of a service at once; existing secrets are kept',
-  scope: 'Write',
   area: 'projects',
   owner: ownOrganization,
   query: Type.Object({ service_id: Uuid(), service_type: OneOf(serviceScopes) }),
   body: importBody,
   defaults: true,
-  status: 201,
   answer: importAnswer,
   async run(context) {
     const { service_id, service_type } = context.query

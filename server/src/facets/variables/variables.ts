@@ -3,7 +3,16 @@
  * them. Reads return all that is visible at the place; writes change only what is set at the place itself.
  */
 import Type, { type TObject } from 'typebox'
-import { type Context, type Fields, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import {
+  type Context,
+  creating,
+  type Fields,
+  nodeInPath,
+  type Operation,
+  operation,
+  reading,
+  removing,
+} from '../../api/operations/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import type { Kind } from '../../kinds.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -27,7 +36,7 @@ import {
 } from './records.ts'
 import { readOwnRow, readPlace, readPlaceInContext, variableScopes, writeRow } from './writes.ts'
 
-export interface VariableFacet {
+interface VariableFacet {
   /** The kind of the tree row and first part of the path: `application`. */
   kind: Kind | 'project' | 'environment'
   /** Its name in operation ids: `Application`. */
@@ -37,7 +46,7 @@ export interface VariableFacet {
 }
 
 /** The two fields that every write of a variable accepts. */
-export interface Extras {
+interface Extras {
   description?: string | null
   enable_interpolation_in_file?: boolean | null
 }
@@ -157,15 +166,13 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
   return [
     operation({
       id: family.list,
-      method: 'GET',
+      ...reading,
       path: collection,
       tag,
       summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, including inherited and built-in ones`,
       owner,
-      scope: 'Read',
       area: 'projects',
       reads: 'sensitive',
-      status: 200,
       answer: Results(answer),
       run: run.list,
     }),
@@ -191,14 +198,12 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
     }),
     operation({
       id: `delete${noun}`,
-      method: 'DELETE',
+      ...removing,
       path: item,
       summary: `Delete ${one} with its aliases and overrides`,
       tag,
       owner,
-      scope: 'Admin',
       area: 'projects',
-      status: 204,
       run: run.remove,
     }),
     operation({
@@ -253,16 +258,14 @@ const importOperation = ({ kind, word, importId }: VariableFacet): Operation[] =
     : [
         operation({
           id: importId,
-          method: 'POST',
+          ...creating,
           path: `/${kind}/{${kind}Id}/environmentVariable/import`,
           tag: `${word} Environment Variable`,
           summary: 'Set many variables and secrets at once; existing secrets are kept',
-          scope: 'Write',
           area: 'projects',
           owner: nodeInPath(kind, `${kind}Id`),
           body: importBody,
           defaults: true,
-          status: 201,
           answer: importAnswer,
           run: async (context) => importVariables(context, await readPlace(context, context.node.id), context.body),
         }),

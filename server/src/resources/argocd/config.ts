@@ -4,7 +4,7 @@
  * was found by connecting.
  */
 import Type from 'typebox'
-import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, reading, removing } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
 import { Maybe, Nullable, OneOf, Secret, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
 import { ApiError, conflict, invalidField } from '../../lib/errors.ts'
@@ -176,12 +176,10 @@ export const argocdConfigOperations: Operation[] = [
   operation({
     ...common,
     id: 'getArgoCdCredentials',
-    method: 'GET',
+    ...reading,
     summary: 'Read the Argo CD configuration of a cluster',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
-    status: 200,
     answer: Config,
     run: ({ db, node }) => readRecord(db, node.id),
   }),
@@ -201,12 +199,10 @@ export const argocdConfigOperations: Operation[] = [
   operation({
     ...common,
     id: 'deleteArgoCdCredentials',
-    method: 'DELETE',
+    ...removing,
     summary: 'Delete the Argo CD configuration of a cluster',
-    scope: 'Admin',
     area: 'clusters',
     cluster: 'ADMIN',
-    status: 204,
     run: remove,
   }),
   operation({

@@ -9,6 +9,8 @@ import {
   type Operation,
   operation,
   organizationInPath,
+  reading,
+  removing,
 } from '../../api/operations/operation.ts'
 import { auditOf, checkRefs } from '../../api/operations/resource.ts'
 import { List, OneOf, Ref, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
@@ -159,11 +161,9 @@ export const argocdDestinationOperations: Operation[] = [
   operation({
     ...common,
     id: 'listArgoCdDestinationClusterMappings',
-    method: 'GET',
+    ...reading,
     summary: 'List the Argo CDs of an organization and the clusters they deploy to',
-    scope: 'Read',
     area: 'resources',
-    status: 200,
     answer: Results(Instance),
     run: list,
   }),
@@ -182,12 +182,10 @@ export const argocdDestinationOperations: Operation[] = [
   operation({
     ...common,
     id: 'deleteArgoCdDestinationClusterMapping',
-    method: 'DELETE',
+    ...removing,
     summary: 'Unlink an address that an Argo CD deploys to from its cluster',
-    scope: 'Admin',
     area: 'resources',
     query: Named,
-    status: 204,
     run: remove,
   }),
 ]

@@ -1,6 +1,6 @@
 /** What is there of Argo CD apps: the objects of one, and the services that a cluster's Argo CD has. */
 import Type from 'typebox'
-import { JsonText, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, Maybe, Nullable, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { typeOf } from '../../kinds.ts'
@@ -44,15 +44,13 @@ const servicesSql = `select '{"results":' || coalesce(json_agg(json_build_object
 export const argocdThereOperations: Operation[] = [
   operation({
     id: 'getArgoCdAppManifest',
-    method: 'GET',
+    ...reading,
     path: '/argocdApp/{argocdAppId}/manifest',
     tag: 'ArgoCD',
     summary: 'Read what an Argo CD app has made in its environment, as it was applied and as it is now',
-    scope: 'Read',
     area: 'projects',
     reads: 'sensitive',
     owner: nodeInPath(kind, 'argocdAppId'),
-    status: 200,
     answer: Manifest,
     async run({ db, node, parts }) {
       const ref = await readRef(db, node.id)
@@ -72,15 +70,13 @@ export const argocdThereOperations: Operation[] = [
   }),
   operation({
     id: 'getArgoCdAssociatedServices',
-    method: 'GET',
+    ...reading,
     path: '/cluster/{clusterId}/argocdApps/associatedServices',
     tag: 'ArgoCD',
     summary: 'List the Argo CD apps in the environments of a cluster',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
     owner: clusterInPath,
-    status: 200,
     answer: Results(Service),
     async run({ db, node, principal }) {
       const [row] = await db.query<{ text: string }>(servicesSql, [node.id, principal.organizationId])

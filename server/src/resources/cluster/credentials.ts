@@ -9,6 +9,7 @@ import {
   type Operation,
   operation,
   organizationInPath,
+  reading,
 } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import {
@@ -286,15 +287,13 @@ const credential = Type.Object({
 
 const listAll = operation({
   id: 'listOrganizationCredentials',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/credentials',
   tag: 'Organization Main Calls',
   summary: 'List the credentials of all providers and the clusters that use them',
-  scope: 'Read',
   area: 'resources',
   reads: 'sensitive',
   owner: organizationInPath,
-  status: 200,
   answer: Results(
     Type.Object({
       credential,

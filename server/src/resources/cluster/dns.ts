@@ -4,7 +4,7 @@
  * user's own affair. The keys of a provider are sealed and never answered: a change must send them again.
  */
 import Type, { type TObject } from 'typebox'
-import { type Context, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Nullable, OneOf, Recorded, Secret, Text } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange, readInner } from '../../facets/settings/inner-configuration.ts'
@@ -116,15 +116,13 @@ const replace = async (context: Context<Type.Static<typeof Request>>) => {
 export const clusterDnsOperations: Operation[] = [
   operation({
     id: 'getClusterDnsProvider',
-    method: 'GET',
+    ...reading,
     path,
     tag: 'Clusters',
     summary: "Read the DNS provider for the host names of a cluster's services",
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
     owner: clusterInPath,
-    status: 200,
     answer: Provider,
     run: async (context) => ({
       dns_provider: await readInner<Spec>(context.db, context.node.id, field, await ownDomain(context)),

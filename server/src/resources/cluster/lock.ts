@@ -1,6 +1,6 @@
 /** Locks of clusters: a locked cluster is not deployed, upgraded or deleted. A lock may have an expiry. */
 import Type from 'typebox'
-import { type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
+import { type Operation, operation, organizationInPath, reading, removing } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { Maybe, Results, Text, Whole } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
@@ -40,15 +40,13 @@ const lock = operation({
 
 const unlock = operation({
   id: 'unlock-cluster',
-  method: 'DELETE',
+  ...removing,
   path,
   tag: 'Clusters',
   summary: 'Unlock a cluster',
-  scope: 'Admin',
   area: 'clusters',
   cluster: 'ADMIN',
   owner: clusterInPath,
-  status: 204,
   run: (context) =>
     changeInner<KeptLock | null, undefined>(
       context,
@@ -59,14 +57,12 @@ const unlock = operation({
 
 const list = operation({
   id: 'list-cluster-lock',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/lock',
   tag: 'Organization Cluster Lock',
   summary: 'List the current locks',
-  scope: 'Read',
   area: 'resources',
   owner: organizationInPath,
-  status: 200,
   answer: Results(Lock),
   async run({ db, node, parts }) {
     const rows = await db.query<{ id: string; spec: Spec }>(

@@ -4,7 +4,7 @@
  * decides about a conflict.
  */
 import Type from 'typebox'
-import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, type Fields, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
@@ -180,12 +180,10 @@ export const clusterOrphanOperations: Operation[] = [
   operation({
     ...common,
     id: 'listClusterOrphans',
-    method: 'GET',
+    ...reading,
     path: `${path}/orphans`,
     summary: 'List what a cluster has that the database does not know, and the conflict of the cluster',
-    scope: 'Read',
     cluster: 'VIEWER',
-    status: 200,
     answer: Listed,
     run: list,
   }),

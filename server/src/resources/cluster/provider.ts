@@ -2,7 +2,7 @@
  * A cluster's credentials and region at its provider. Promises that credentials are of the same organization and of a
  * matching kind, that only an Admin sets them, and that a cloud cluster always has some.
  */
-import { type Context, type Operation, operation, type Principal } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, type Principal, reading } from '../../api/operations/operation.ts'
 import { auditOf, type Spec } from '../../api/operations/resource.ts'
 import { badRequest, forbidden, invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
@@ -138,15 +138,13 @@ const specify = async (context: Context) => {
 export const clusterProviderOperations: Operation[] = [
   operation({
     id: 'getOrganizationCloudProviderInfo',
-    method: 'GET',
+    ...reading,
     path,
     tag: 'Clusters',
     summary: 'Read the provider credentials and region of a cluster',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
     owner: clusterInOrganization,
-    status: 200,
     answer: ProviderInfo,
     run: ({ db, node }) => readInfo(db, node.id),
   }),

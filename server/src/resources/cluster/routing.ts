@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
 import { isSelective, mayReadAt } from '../../api/operations/access.ts'
-import { type Context, JsonText, type Operation, operation } from '../../api/operations/operation.ts'
+import { JsonText, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
 import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
 import { ownKinds, typeOf } from '../../kinds.ts'
@@ -61,15 +61,13 @@ const environmentsSql = `select '{"results":' || coalesce(json_agg(json_build_ob
 export const clusterRoutingOperations: Operation[] = [
   operation({
     id: 'getRoutingTable',
-    method: 'GET',
+    ...reading,
     path,
     tag: 'Clusters',
     summary: 'List routes: from host names to services and ports, or the network routes of a cloud cluster',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'ADMIN',
     owner: clusterInOrganization,
-    status: 200,
     answer: Results(Route),
     run: readRoutes,
   }),
@@ -90,15 +88,13 @@ export const clusterRoutingOperations: Operation[] = [
   }),
   operation({
     id: 'get-environments-by-cluster-id',
-    method: 'GET',
+    ...reading,
     path: '/cluster/{clusterId}/environments',
     tag: 'Clusters',
     summary: 'List the environments of a cluster and their services',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
     owner: clusterInPath,
-    status: 200,
     answer: Results(
       Type.Object({
         environment_id: Uuid(),

@@ -10,6 +10,7 @@ import {
   type Operation,
   operation,
   organizationInPath,
+  reading,
 } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import {
@@ -212,12 +213,10 @@ const stop = async (context: Context) => {
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
 const read = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Clusters',
-  scope: 'Read' as const,
   area: 'clusters' as const,
   cluster: 'VIEWER' as const,
-  status: 200 as const,
 }
 const act = { method: 'POST' as const, tag: 'Clusters', answer: Status }
 

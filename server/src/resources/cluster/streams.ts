@@ -7,7 +7,7 @@
 import Type from 'typebox'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
 import { mayReadAt, rightsOf } from '../../api/operations/access.ts'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
@@ -290,14 +290,12 @@ const follow = async (context: Context, sink: Sink, begin: () => void): Promise<
 }
 
 const common = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Websocket',
-  scope: 'Read' as const,
   area: 'clusters' as const,
   cluster: 'VIEWER' as const,
   owner: { ...nodeInPath('cluster', 'cluster'), inQuery: true },
   query: Type.Object({ cluster: Uuid(), organization: Maybe(Discarded(Text())) }),
-  status: 200 as const,
   produces: 'websocket' as const,
 }
 

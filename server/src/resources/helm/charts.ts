@@ -1,6 +1,6 @@
 /** The charts of a repository, as its index lists them; of a registry (OCI), the versions of one chart by name. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Maybe, Results, Text } from '../../api/operations/schema.ts'
 import { createChartRepositoryClient, readChartRepository } from '../../deployments/charts/repositories.ts'
 import { badRequest, DeploymentError, notFound } from '../../lib/errors.ts'
@@ -19,18 +19,16 @@ export const askingRepository = async <T>(work: (signal: AbortSignal) => Promise
 
 export const listCharts: Operation = operation({
   id: 'getHelmCharts',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/helmRepository/{helmRepositoryId}/charts',
   tag: 'Helm Repositories',
   summary:
     'List the charts of a repository with their versions, from its index; of a registry (OCI), the versions of the chart that `chartName` names',
   // It logs in with the repository's password.
   reads: 'sensitive',
-  scope: 'Read',
   area: 'resources',
   owner: nodeInPath('helm_repository', 'helmRepositoryId', 'organizationId'),
   query: Type.Object({ chartName: Maybe(Text(255, { pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' })) }),
-  status: 200,
   answer: Results(Type.Object({ chart_name: Text(), versions: Type.Array(Text()) })),
   async run(context) {
     const { parts, node, principal } = context as Context

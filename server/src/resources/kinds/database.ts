@@ -5,7 +5,7 @@
  */
 import { randomInt } from 'node:crypto'
 import Type from 'typebox'
-import { type Context, nodeInPath, operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, operation, reading } from '../../api/operations/operation.ts'
 import { auditOf, type Change, placeOf, type Spec } from '../../api/operations/resource.ts'
 import {
   Computed,
@@ -378,14 +378,12 @@ const managedVersions = (module: DatabaseModule | null, type: string, version: s
 
 const listVersion = operation({
   id: 'listDatabaseVersion',
-  method: 'GET',
+  ...reading,
   path: '/database/{databaseId}/version',
   tag: 'Database Main Calls',
   summary: 'List the versions that a database can move to with its data',
-  scope: 'Read',
   area: 'projects',
   owner,
-  status: 200,
   answer: Results(Type.Object({ name: Text() })),
   async run({ db, node, parts }) {
     const { spec: kept } = await readRow(db, node.id)
@@ -411,14 +409,12 @@ const configurationsOf = (modules: DatabaseModules | undefined, provider: string
 
 const listConfiguration = operation({
   id: 'listEnvironmentDatabaseConfig',
-  method: 'GET',
+  ...reading,
   path: '/environment/{environmentId}/databaseConfiguration',
   tag: 'Databases',
   summary: 'List the database types and versions available in an environment',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
-  status: 200,
   answer: Results(
     Type.Object({
       database_type: OneOf(databaseTypeNames),

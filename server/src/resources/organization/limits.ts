@@ -1,6 +1,6 @@
 /** The limits of an organization, its usage, and the settings with which the operator changes the limits. */
 import Type from 'typebox'
-import { operation, organizationInPath } from '../../api/operations/operation.ts'
+import { operation, organizationInPath, reading } from '../../api/operations/operation.ts'
 import { Nullable, OneOf, Results, Text } from '../../api/operations/schema.ts'
 import { countCertificates } from '../../certificates/rows.ts'
 import { readEngines } from '../../limits/engine-room.ts'
@@ -44,14 +44,12 @@ const Limit = Type.Object(
 
 export const organizationLimits = operation({
   id: 'listOrganizationLimits',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/limits',
   tag: 'Organization Main Calls',
   summary: 'List the limits of an organization and its current usage',
-  scope: 'Read',
   area: 'resources',
   owner: organizationInPath,
-  status: 200,
   answer: Results(Limit),
   async run({ db, parts, node }) {
     const { limits = usualLimits } = parts.settings

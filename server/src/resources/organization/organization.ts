@@ -4,7 +4,15 @@
  */
 import Type from 'typebox'
 import { builtInRoles } from '../../api/auth/permissions.ts'
-import { JsonText, type Operation, operation, ownOrganization, type Principal } from '../../api/operations/operation.ts'
+import {
+  JsonText,
+  type Operation,
+  operation,
+  ownOrganization,
+  type Principal,
+  reading,
+  removing,
+} from '../../api/operations/operation.ts'
 import { auditOf, resource, valuesBefore } from '../../api/operations/resource.ts'
 import {
   Computed,
@@ -107,14 +115,12 @@ const readSeen = (db: Queryable, { isOperator, account, memberships, organizatio
 
 const listOrganization = operation({
   id: 'listOrganization',
-  method: 'GET',
+  ...reading,
   path: '/organization',
   tag: 'Organization Main Calls',
   summary: "Read the caller's own organization, if any, and list all that the caller can see",
-  scope: 'Read',
   area: 'self',
   owner: ownOrganization,
-  status: 200,
   answer: Type.Object({ ...Type.Partial(base.answer).properties, results: Type.Array(base.answer) }),
   async run({ db, principal }) {
     const rows = await readSeen(db, principal)
@@ -269,14 +275,12 @@ const leftovers = ['deployment', 'release', 'data_key', 'idempotency_key']
 
 const deleteOrganization = operation({
   id: 'deleteOrganization',
-  method: 'DELETE',
+  ...removing,
   path: '/organization/{organizationId}',
   tag: 'Organization Main Calls',
   summary: 'Delete an organization without deployed services; its audit log is kept for the operator',
-  scope: 'Admin',
   area: 'ownership',
   owner: base.operations[0]!.owner,
-  status: 204,
   run: (context) =>
     context.transaction(async (tx) => {
       const { id } = context.node

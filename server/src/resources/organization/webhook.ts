@@ -7,11 +7,13 @@ import Type from 'typebox'
 import { modes } from '../../api/auth/permissions.ts'
 import {
   type Context,
+  creating,
   JsonText,
   nodeInPath,
   type Operation,
   operation,
   organizationInPath,
+  reading,
 } from '../../api/operations/operation.ts'
 import { auditOf, type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import {
@@ -125,16 +127,14 @@ const sealSecrets = async ({ parts, principal }: Context, id: string, secrets: R
 
 const create = operation({
   id: 'createOrganizationWebhook',
-  method: 'POST',
+  ...creating,
   path: collection,
   tag,
   summary: 'Create a webhook; the secret that signs its deliveries is only in this response',
-  scope: 'Write',
   area: 'webhooks',
   owner: organizationInPath,
   body: spec,
   defaults: true,
-  status: 201,
   answer: Type.Object({ ...webhook.answer.properties, signing_secret: ShownOnce(255) }),
   async run(context) {
     const { target_secret, ...open } = context.body
@@ -176,15 +176,13 @@ const owner = nodeInPath('webhook', 'webhookId', 'organizationId')
 
 const listEvents = operation({
   id: 'listWebhookEvent',
-  method: 'GET',
+  ...reading,
   path: `${item}/event`,
   tag,
   summary: 'List the last 500 delivery attempts, newest first; response bodies are shown to Admin only',
-  scope: 'Read',
   area: 'webhooks',
   reads: 'sensitive',
   owner,
-  status: 200,
   answer: Results(eventAnswer),
   async run({ db, node, principal, headers }) {
     const [row] = await db.query<{ text: string }>(

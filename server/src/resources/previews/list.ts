@@ -1,6 +1,6 @@
 /** The previews of an environment: each pull request that has one, waits for one or gets none, and why. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Flag, Nullable, OneOf, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
 import { timestampSql } from '../../store/tree.ts'
 import { previewStates } from './rows.ts'
@@ -36,14 +36,12 @@ const problemsSql = `select n.name || ': ' || case
 
 export const listPreviews: Operation = operation({
   id: 'listEnvironmentPreviews',
-  method: 'GET',
+  ...reading,
   path: '/environment/{environmentId}/preview',
   tag: 'Environment Main Calls',
   summary: 'List the previews of an environment: one for each open pull request to a branch that its services follow',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
-  status: 200,
   answer: Type.Object({
     ...Results(Preview).properties,
     problems: Type.Array(Text(1000), { description: 'Why pull requests of a service are not seen.' }),

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { modes } from '../../api/auth/permissions.ts'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { editing, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, resource, type Spec } from '../../api/operations/resource.ts'
 import {
   List,
@@ -100,14 +100,12 @@ const project = nodeInPath('project', 'projectId')
 
 const list = operation({
   id: 'listProjectDeploymentRules',
-  method: 'GET',
+  ...reading,
   path: '/project/{projectId}/deploymentRule',
   tag: 'Project Deployment Rule',
   summary: 'List the deployment rules of a project, in the order they are tried',
-  scope: 'Read',
   area: 'projects',
   owner: project,
-  status: 200,
   answer: Results(rules.answer),
   async run({ db, node }) {
     const rows = await db.query<{ text: string }>(
@@ -123,15 +121,13 @@ const field = 'project_deployment_rule_ids_in_order'
 
 const order = operation({
   id: 'updateDeploymentRulesPriorityOrder',
-  method: 'PUT',
+  ...editing,
   path: '/project/{projectId}/deploymentRule/order',
   tag: 'Project Deployment Rule',
   summary: 'Order the deployment rules of a project: all their ids, in the order they are tried',
-  scope: 'Write',
   area: 'projects',
   owner: project,
   body: Type.Object({ [field]: List(Uuid(), 1000) }),
-  status: 200,
   run: (context) =>
     context.transaction(async (tx) => {
       const { node, principal, body } = context

@@ -1,6 +1,6 @@
 /** Operations across kinds: all services of an environment. */
 import Type, { type TSchema } from 'typebox'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { Results } from '../../api/operations/schema.ts'
 import type { Kind } from '../../kinds.ts'
@@ -14,14 +14,12 @@ export const listServicesOf = (services: readonly Service[]): Operation => {
   const anyService: TSchema = Type.Union(services.map(({ answer }) => answer))
   return operation({
     id: 'listServicesByEnvironmentId',
-    method: 'GET',
+    ...reading,
     path: '/environment/{environmentId}/services',
     tag: 'Environment Main Calls',
     summary: 'List all services of an environment',
-    scope: 'Read',
     area: 'projects',
     owner: nodeInPath('environment', 'environmentId'),
-    status: 200,
     answer: Results(anyService),
     async run({ db, node }) {
       const kinds = await db.query<{ kind: Kind }>(

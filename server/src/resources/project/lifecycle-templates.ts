@@ -1,17 +1,15 @@
 /** Templates of lifecycle jobs: this server has none, and says so in the form that clients know. */
 import Type from 'typebox'
-import { nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Open, Results, Text } from '../../api/operations/schema.ts'
 import { notFound } from '../../lib/errors.ts'
 
 const path = '/environment/{environmentId}/lifecycleTemplate'
 const common = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Lifecycle Template Main Calls',
-  scope: 'Read' as const,
   area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
-  status: 200 as const,
 }
 
 export const lifecycleTemplateOperations: Operation[] = [

@@ -1,6 +1,6 @@
 /** Container registries: where images are pulled from, and the credentials for that. */
 import Type from 'typebox'
-import { type Operation, operation } from '../../api/operations/operation.ts'
+import { type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { resource, type Spec } from '../../api/operations/resource.ts'
 import {
   AllRecorded,
@@ -140,15 +140,13 @@ const registry = resource({
 
 const containerStatus = operation({
   id: 'getContainerRegistryContainerStatus',
-  method: 'GET',
+  ...reading,
   path: `${item}/container/status`,
   tag: 'Containers',
   summary: 'Read the statuses of the containers whose images come from a registry',
-  scope: 'Read',
   area: 'resources',
   reads: 'sensitive',
   owner: registry.owner,
-  status: 200,
   answer: Results(Status),
   async run({ parts, db, node }) {
     const rows = await db.query<{ id: string }>(

@@ -10,6 +10,7 @@ import {
   operation,
   organizationInPath,
   ownOrganization,
+  reading,
 } from '../../api/operations/operation.ts'
 import { checkRefs } from '../../api/operations/resource.ts'
 import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
@@ -72,7 +73,7 @@ export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): P
   }
 }
 
-export const gitSourceFor = async (
+const gitSourceFor = async (
   { parts, principal }: Context,
   git: Pick<GitRepositorySpec, 'url' | 'branch' | 'git_token_id' | 'repository_id'>,
   isApproved = false,
@@ -115,7 +116,7 @@ const places = [
 ]
 const capital = { GITHUB: 'Github', GITLAB: 'Gitlab', BITBUCKET: 'Bitbucket' }
 
-const reading = { method: 'GET', scope: 'Read', area: 'resources', reads: 'sensitive', status: 200 } as const
+const browsing = { ...reading, area: 'resources', reads: 'sensitive' } as const
 
 const findBranches = async (
   context: Context<Fields, { name?: string }>,
@@ -140,7 +141,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
   const gitTokenId = Maybe(Uuid())
   return [
     operation({
-      ...reading,
+      ...browsing,
       id: `${id}ies`,
       path,
       tag,
@@ -151,7 +152,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
       run: async (context) => ({ results: await listRepositories(context, name) }),
     }),
     operation({
-      ...reading,
+      ...browsing,
       id: `${id}yBranches`,
       path: `${path}/branch`,
       tag,
@@ -167,7 +168,7 @@ const ofProvider = (place: (typeof places)[number], name: ProviderName): Operati
 /** A token is not an account: clients list git tokens beside these. */
 const accounts = ({ path, tag, owner, word }: (typeof places)[number]): Operation =>
   operation({
-    ...reading,
+    ...browsing,
     id: `get${word}GitProviderAccount`,
     path: `${path}/gitAuthProvider`,
     tag,
@@ -223,16 +224,14 @@ const valuesPath: GitPath = ['values_override', 'file', 'git', 'git_repository']
 const listCommits = (self: Self, repository: GitPath): Operation =>
   operation({
     id: `list${self.noun}Commit`,
-    method: 'GET',
+    ...reading,
     path: `${itemOf(self)}/commit`,
     tag: `${self.noun} Main Calls`,
     summary:
       'List the last 100 commits of the branch, or those up to a given commit; empty for a service without a repository',
-    scope: 'Read',
     area: 'projects',
     owner: ownerOf(self),
     query: self.kind === 'helm' ? HelmCommitQuery : CommitQuery,
-    status: 200,
     answer: Results(
       Type.Object({
         git_commit_id: Text(),

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { gitWebhookPath } from '../../api/git-webhooks.ts'
 import { isSelective } from '../../api/operations/access.ts'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
 import { List, Nullable, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { internalUrl } from '../../builds/git/names.ts'
 import { type GitHost, GitHostError, openGitHost } from '../../deployments/git-hosts/git-host.ts'
@@ -95,12 +95,10 @@ const readOne = (sql: string): Operation =>
   operation({
     ...common,
     id: 'getServiceGitWebhookStatus',
-    method: 'GET',
+    ...reading,
     path: '/service/{serviceId}/gitWebhookStatus',
     summary:
       'Read whether the git host tells this server of pushes to the repository of a service (ACTIVE: it did in the last seven days), and what became of the last push',
-    scope: 'Read',
-    status: 200,
     answer: GitWebhookStatus,
     run: ({ db, node }) => readStatus(db, sql, node.id),
   })

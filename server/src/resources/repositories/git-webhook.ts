@@ -6,6 +6,7 @@ import Type from 'typebox'
 import { gitWebhookPath } from '../../api/git-webhooks.ts'
 import {
   type Context,
+  creating,
   nodeInPath,
   type Operation,
   operation,
@@ -126,17 +127,15 @@ const Shown = Type.Object({
 
 const create = operation({
   id: 'createGitWebhook',
-  method: 'POST',
+  ...creating,
   path: collection,
   tag,
   summary: 'Create a webhook that a git host calls after a push; its secret is only in this response',
-  scope: 'Write',
   area: 'webhooks',
   owner: organizationInPath,
   body: spec,
   bodyOptional: true,
   defaults: true,
-  status: 201,
   answer: Shown,
   async run(context) {
     const { body, db, principal } = context

@@ -1,6 +1,6 @@
 /** The contents of a registry: its images and their tags, and whether an image exists before a service uses it. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { checkRefs } from '../../api/operations/resource.ts'
 import { Maybe, Nullable, Ref, Results, Text } from '../../api/operations/schema.ts'
 import { readRegistryCredentials } from '../../deployments/credentials/registry-credentials.ts'
@@ -44,16 +44,14 @@ const findImages = async (client: RegistryClient, image: unknown, search: unknow
 
 const listImages = operation({
   id: 'getContainerVersions',
-  method: 'GET',
+  ...reading,
   path: '/organization/{organizationId}/containerRegistry/{containerRegistryId}/images',
   tag: 'Container Registries',
   summary: 'List images of a registry and their tags: one by name, or the first 20 whose names contain a text',
-  scope: 'Read',
   area: 'resources',
   reads: 'sensitive',
   owner: nodeInPath('container_registry', 'containerRegistryId', 'organizationId'),
   query: Type.Object({ imageName: Maybe(ImageName()), search: Maybe(Text()) }),
-  status: 200,
   answer: Results(Type.Object({ image_name: Text(), versions: Type.Array(Text()) })),
   run: (context) =>
     asking(async () => {

@@ -4,13 +4,13 @@
  * one they were given for.
  */
 import Type from 'typebox'
-import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
 import type { Change, Spec } from '../../api/operations/resource.ts'
 import { Flag, Maybe, OneOf, Open, Recorded, Results, Secret, Text } from '../../api/operations/schema.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { OutboundRefused } from '../../lib/net/outbound.ts'
 
-export interface PlaceKind {
+interface PlaceKind {
   /** The default. */
   url?: string
   /** The only hosts allowed for the kind. */
@@ -116,14 +116,12 @@ export const completePlace =
 export const availableKinds = (id: string, path: string, tag: string, kinds: PlaceKinds): Operation =>
   operation({
     id,
-    method: 'GET',
+    ...reading,
     path,
     tag,
     summary: 'List the available kinds and the settings that each requires',
-    scope: 'Read',
     area: 'projects',
     owner: ownOrganization,
-    status: 200,
     answer: Results(Type.Object({ kind: OneOf(Object.keys(kinds)), required_config: Open(), is_mandatory: Flag() })),
     run: async () => ({
       results: Object.entries(kinds).map(([kind, { needs = [[]], url }]) => ({

@@ -1,6 +1,6 @@
 /** What uses a secret manager access: variables of projects, environments and services. */
 import Type from 'typebox'
-import { JsonText, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Maybe, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -35,15 +35,13 @@ const listSql = `select '{"results":' || coalesce(json_agg(json_strip_nulls(json
 export const secretManagerUserOperations: Operation[] = [
   operation({
     id: 'listSecretManagerAccessExternalSecrets',
-    method: 'GET',
+    ...reading,
     path: '/secretManagerAccess/{secretManagerAccessId}/associatedServices',
     tag: 'Secret Manager Access',
     summary: 'List the external secrets that use a secret manager access, and where they are set',
-    scope: 'Read',
     area: 'projects',
     reads: 'sensitive',
     owner: nodeInPath('secret_manager_access', 'secretManagerAccessId'),
-    status: 200,
     answer: Results(
       Type.Object({
         project_id: Uuid(),

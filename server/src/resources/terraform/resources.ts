@@ -3,7 +3,7 @@
  * each value whether it is one: of the attributes only those are shown that name a resource.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { OneOf, Open, Results, Text, Timestamp } from '../../api/operations/schema.ts'
 import { conflict } from '../../lib/errors.ts'
 import type { Keep } from '../../lib/foreign-text/keep.ts'
@@ -28,7 +28,7 @@ interface StateResource {
   instances?: StateInstance[]
 }
 
-export interface Resource {
+interface Resource {
   id: string
   resource_type: string
   name: string
@@ -129,15 +129,13 @@ const readState = async ({ parts, node, principal }: Context): Promise<{ text: s
 
 export const listTerraformResources: Operation = operation({
   id: 'getTerraformResources',
-  method: 'GET',
+  ...reading,
   path: '/terraform/{terraformId}/terraformResources',
   tag: 'Terraform Resources',
   summary:
     'List what a terraform service manages, from the state that is kept here; of the attributes only names, never secrets. Empty with a backend of its own',
-  scope: 'Read',
   area: 'projects',
   owner: nodeInPath('terraform', 'terraformId'),
-  status: 200,
   answer: Results(
     Type.Object({
       id: Text(),
