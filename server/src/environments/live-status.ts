@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import { type Place, sees } from '../api/auth/permissions.ts'
 import { isSelective, rightsOf } from '../api/operations/access.ts'
-import { nodeInPath, operation, reading, type Context, type Operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Text } from '../api/operations/schema.ts'
 import type { Parts } from '../api/parts.ts'
 import { type Placement, readPlacement } from '../deployments/request/stage-rows.ts'

@@ -6,7 +6,7 @@
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
 import { mayReadAt } from '../../api/operations/access.ts'
-import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Maybe, OneOf, Text, Whole } from '../../api/operations/schema.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { badRequest, DeploymentError, notFound, unavailable } from '../../lib/errors.ts'

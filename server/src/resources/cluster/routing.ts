@@ -5,7 +5,7 @@
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
 import { isSelective, mayReadAt } from '../../api/operations/access.ts'
-import { JsonText, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
+import { type Context, JsonText, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
 import { ownKinds, typeOf } from '../../kinds.ts'

@@ -7,7 +7,7 @@
 import Type from 'typebox'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
 import { mayReadAt, rightsOf } from '../../api/operations/access.ts'
-import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
 import type { Cluster } from '../../clusters/clusters.ts'

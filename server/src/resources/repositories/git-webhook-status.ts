@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { gitWebhookPath } from '../../api/git-webhooks.ts'
 import { isSelective } from '../../api/operations/access.ts'
-import { nodeInPath, operation, reading, type Context, type Operation } from '../../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, Nullable, OneOf, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { internalUrl } from '../../builds/git/names.ts'
 import { type GitHost, GitHostError, openGitHost } from '../../deployments/git-hosts/git-host.ts'
