@@ -59,7 +59,7 @@ const ranks: Record<string, string[][]> = {
     ['engine.ts'],
     ['adoption'],
     ['reconcile'],
-    ['run', 'plan', 'pushes'],
+    ['run', 'plan', 'sources'],
     ['charts', 'tasks', 'scaling'],
     ['images'],
     ['release', 'request', 'git-hosts'],

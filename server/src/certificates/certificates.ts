@@ -4,23 +4,104 @@
  * the row says why; and that limits of the CA and pauses after failures outlast restarts, and changes of domains.
  * Does not know: services. When the process dies: the lease of a row ends, and the order goes on where it was.
  */
-import { randomBytes } from 'node:crypto'
-import { hostname } from 'node:os'
+import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
+import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
-import type { Router } from '../router/router.ts'
+import type { HostTls, Router } from '../router/router.ts'
 import { isWildcard } from '../router/table/wildcard.ts'
+import { tlsDigest } from '../router/tls/digest.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { expireLeases, heldByLease } from '../work/lease.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
-import { createWorker } from '../work/worker.ts'
+import { createWorker, workerName } from '../work/worker.ts'
 import type { CertificateAuthority, HostChallenge } from './authority.ts'
 import type { DnsChallenges } from './dns/challenges.ts'
 import { attempt, type OrderParts } from './order.ts'
-import { createPublisher } from './publish.ts'
-import { certificateLeases, claimDue, followHosts, forgetOrders, type Wanted } from './rows.ts'
+import {
+  certificateLeases,
+  claimDue,
+  followHosts,
+  forgetOrders,
+  keyPlace,
+  readServed,
+  type Served,
+  sealerOf,
+  uploadedKeyPlace,
+  type Wanted,
+} from './rows.ts'
 
-export interface CertificateParts extends WorkParts {
+interface PublishParts {
+  database: Database
+  sealer: Sealer
+  router: Pick<Router, 'setTls' | 'tls'>
+  log: Pick<Log, 'warn'>
+}
+
+interface Publisher {
+  /** Brings one host up to date. */
+  publish(host: string): Promise<void>
+  /** All of them. */
+  publishAll(): Promise<void>
+}
+
+const never = new AbortController().signal
+
+/**
+ * What the router of this server is given for each host: certificates with their keys, and answers to challenges.
+ * Promises that a router which missed something has it within minutes, and that a host without a row is served no more.
+ */
+const createPublisher = (
+  { database, sealer, router, log }: PublishParts,
+  authority: Pick<CertificateAuthority, 'alpnPair'>,
+): Publisher => {
+  const turns = createKeyedLock()
+  /** Certificates of challenges, by what they prove: each is made once, and not kept. */
+  const alpnPairs = new Map<string, Promise<{ certificate: string; key: string }>>()
+
+  const alpnPair = ({ host }: Served, answer: string) => {
+    const found = alpnPairs.get(host + answer) ?? authority.alpnPair(host, answer)
+    if (alpnPairs.size > 200) alpnPairs.clear()
+    alpnPairs.set(host + answer, found)
+    return found
+  }
+  const challengeOf = async (served: Served): Promise<Pick<HostTls, 'challenge' | 'alpn'>> => {
+    if (served.challenge === null || served.challenge.kind === 'dns-01') return {}
+    const { kind, token, answer } = served.challenge
+    return kind === 'http-01' ? { challenge: { token, answer } } : { alpn: await alpnPair(served, answer) }
+  }
+  const tlsOf = async (served: Served): Promise<HostTls> => {
+    const { table, id, chain, chainKey } = served
+    const challenge = await challengeOf(served)
+    if (chain === null || chainKey === null) return challenge
+    const place = table === 'certificate' ? keyPlace(id, 'chain_key') : uploadedKeyPlace(id)
+    const key = await sealer.open(sealerOf(served), place, chainKey)
+    return { certificate: chain, key: key.reveal(), ...challenge }
+  }
+  const publish = (host: string): Promise<void> =>
+    withLock(turns, host, never, async () => {
+      const [served] = await readServed(database, host)
+      await router.setTls(host, served === undefined ? {} : await tlsOf(served))
+    })
+
+  return {
+    publish,
+    async publishAll() {
+      const [known, all] = await Promise.all([router.tls(), readServed(database, null)])
+      const wanted = new Set(all.map(({ host }) => host))
+      for (const served of all) {
+        try {
+          if (known[served.host]?.digest !== tlsDigest(await tlsOf(served))) await publish(served.host)
+        } catch (error) {
+          log.warn({ err: error, host: served.host }, 'the certificate of a host cannot be served')
+        }
+      }
+      for (const host of Object.keys(known)) if (!wanted.has(host)) await publish(host)
+    },
+  }
+}
+
+interface CertificateParts extends WorkParts {
   database: Database
   sealer: Sealer
   router: Pick<Router, 'setTls' | 'tls'>
@@ -47,7 +128,7 @@ const followMs = 10 * 60_000
 
 const startOrders = (parts: CertificateParts, orderParts: OrderParts, ended: (wanted: Wanted) => void) => {
   const { database, clock } = parts
-  const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
+  const worker = workerName()
   return createWorker<Wanted>(parts, {
     name: 'certificates',
     concurrency,

@@ -356,7 +356,7 @@ export interface StateRow {
 }
 
 /** What most services have nothing of. */
-export interface StateExceptions {
+interface StateExceptions {
   /** What the last deployment was asked to run instead of the usual. */
   forcedEvent: TaskEvent | null
   /** As `problemSql` reads them. */

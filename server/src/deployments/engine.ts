@@ -2,24 +2,15 @@
  * The deployment engine: what asks for deployments, and the work behind. Promises that every accepted deployment ends in
  * a final state, whatever instant a process dies at. Work is found by NOTIFY, with a slow sweep behind it.
  */
-import { randomBytes } from 'node:crypto'
-import { hostname } from 'node:os'
 import { clusterLeases } from '../clusters/hold.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
+import { workerName } from '../work/worker.ts'
 import type { Deployments } from './deployments.ts'
 import { withRoom } from './images/room.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
-import { imageLeases } from './pushes/image-rows.ts'
-import { startImages } from './pushes/images.ts'
-import { createOwnPushes, type OwnPushes, ownLeases } from './pushes/own.ts'
-import { startPacks } from './pushes/own-packs.ts'
-import { startPushes } from './pushes/pushes.ts'
-import { watchLeases } from './pushes/rows.ts'
-import { statusLeases } from './pushes/status-rows.ts'
-import { startStatuses } from './pushes/statuses.ts'
 import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
 import { releaseFor, releasesOf } from './release/rollback.ts'
 import { startAutoStop } from './request/auto-stop.ts'
@@ -28,8 +19,22 @@ import { requestDeployment } from './request/request.ts'
 import { requestPartsOf } from './request/request-parts.ts'
 import { startDeployments } from './run/worker.ts'
 import { scalingChannel } from './scaling/turns.ts'
+import { statusLeases } from './sources/commit-status/rows.ts'
+import { startStatuses } from './sources/commit-status/statuses.ts'
+import type { OwnPushes } from './sources/git/own.ts'
+import { createOwnPushes, ownLeases } from './sources/git/own.ts'
+import { startPacks } from './sources/git/own-packs.ts'
+import { startPushes } from './sources/git/pushes.ts'
+import { watchedRepositories } from './sources/git/rows.ts'
+import { startImages } from './sources/images/images.ts'
+import { watchedImages } from './sources/images/rows.ts'
 import { createStatuses } from './status/status.ts'
 import { startScheduler } from './tasks/scheduler.ts'
+
+const leaseTables = [
+  ...[deploymentLeases, runLeases, clusterLeases, ownLeases, statusLeases],
+  ...[watchedRepositories.leases, watchedImages.leases],
+]
 
 export interface DeploymentEngine extends Deployments {
   /** Pushes to the repositories that applications have on this server. */
@@ -41,7 +46,7 @@ export interface DeploymentEngine extends Deployments {
 
 export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine => {
   const parts = given.disk === undefined ? given : { ...given, builder: withRoom(given.builder, given.disk) }
-  const worker = `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
+  const worker = workerName()
   const requestParts = requestPartsOf(parts)
   const ends: (() => void | Promise<void>)[] = []
 
@@ -59,15 +64,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
     ...createStatuses(parts),
     async start() {
       const { database } = parts
-      if (parts.alone) {
-        await expireLeases(database, deploymentLeases)
-        await expireLeases(database, runLeases)
-        await expireLeases(database, clusterLeases)
-        await expireLeases(database, watchLeases)
-        await expireLeases(database, ownLeases)
-        await expireLeases(database, statusLeases)
-        await expireLeases(database, imageLeases)
-      }
+      if (parts.alone) for (const table of leaseTables) await expireLeases(database, table)
       const reconciler = await startReconcilers(parts, worker)
       const scheduler = startScheduler(parts, worker)
       const deployments = startDeployments(parts, worker)

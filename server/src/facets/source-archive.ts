@@ -8,7 +8,7 @@ import { maxPushBytes, receiveMs, receiverOf } from '../api/git-door/receive.ts'
 import { archiveType, type Context, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { commitArchive } from '../builds/pushed/archive.ts'
-import type { Accepted, OwnApplication } from '../deployments/pushes/own.ts'
+import type { Accepted, OwnApplication } from '../deployments/sources/git/own.ts'
 import { conflict } from '../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 

@@ -5,13 +5,15 @@
  * that this is true across all replicas). If the process dies, the leases expire.
  */
 
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
 import { waitAtMost } from '../lib/concurrency/waiting.ts'
 import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
 import { createAlarm } from '../lib/time/alarm.ts'
 import { LeaseLost } from './lease.ts'
 import { createLoop, type WorkParts } from './loop.ts'
 
-export interface Claimed<C> {
+interface Claimed<C> {
   claimed: readonly C[]
   /** Whether to ask again at once, as long as there is capacity. */
   more: boolean
@@ -63,6 +65,9 @@ interface Active<C> {
 }
 
 const stopTimeoutMs = 10_000
+
+/** One that no other process ever has. */
+export const workerName = (): string => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
 
 export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker => {
   const { clock, log } = parts

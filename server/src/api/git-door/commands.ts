@@ -1,6 +1,6 @@
 /** What a push asks for, and what of it is refused at once. Pure: names and ids are whatever a client sends. */
 import { isValidBranch } from '../../builds/git/names.ts'
-import type { OwnRef } from '../../deployments/pushes/own.ts'
+import type { OwnRef } from '../../deployments/sources/git/own.ts'
 import { badRequest } from '../../lib/errors.ts'
 
 /** Of a branch or tag that is not there: what is created comes from it, what is deleted goes to it. */
@@ -12,7 +12,7 @@ export interface Command {
   name: string
 }
 
-export interface Commands {
+interface Commands {
   commands: Command[]
   capabilities: ReadonlySet<string>
 }

@@ -10,7 +10,7 @@ import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { internalUrlOf } from '../../builds/git/names.ts'
 import { atMost } from '../../builds/pushed/intake.ts'
-import type { OwnApplication } from '../../deployments/pushes/own.ts'
+import type { OwnApplication } from '../../deployments/sources/git/own.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { drained } from '../../lib/drained.ts'
 import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
@@ -27,7 +27,7 @@ import { bands, flush, inBand, readLines } from './pkt-lines.ts'
 import { advertisePush, runPush } from './push.ts'
 import type { Receiver } from './receive.ts'
 
-export const gitPath = '/git'
+const gitPath = '/git'
 
 /** Of the request for a fetch, inflated. */
 const maxFetchBytes = 8 << 20
@@ -39,7 +39,7 @@ const mostFetches = 48
 const aliveMs = 10_000
 const closeMs = 3000
 
-export interface DoorParts {
+interface DoorParts {
   parts: Parts
   receive: Receiver
   /** Those that a push and a fetch need the rights of. */

@@ -5,9 +5,9 @@
  * the deployment goes on.
  */
 import { atMost } from '../../builds/pushed/intake.ts'
-import { type Ending, followDeployment } from '../../deployments/pushes/follow.ts'
-import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/pushes/own.ts'
-import type { Pusher } from '../../deployments/pushes/request-push.ts'
+import { type Ending, followDeployment } from '../../deployments/sources/git/follow.ts'
+import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/sources/git/own.ts'
+import type { Pusher } from '../../deployments/sources/git/request-push.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { ApiError } from '../../lib/errors.ts'
 import type { Principal } from '../auth/principal.ts'

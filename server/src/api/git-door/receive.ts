@@ -6,7 +6,7 @@
 import { internalUrlOf } from '../../builds/git/names.ts'
 import type { Intake } from '../../builds/pushed/intake.ts'
 import { dropPack, emptyPackBytes, writePack } from '../../builds/pushed/rows.ts'
-import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/pushes/own.ts'
+import type { Accepted, OwnApplication, OwnPush, OwnRef } from '../../deployments/sources/git/own.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { type ApiError, conflict, unavailable } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'

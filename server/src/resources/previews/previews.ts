@@ -5,15 +5,14 @@
  * whose authors must not see the secrets of an environment; an end for each, also when nobody closes the request.
  * When the process dies: the lease of the preview ends, and another server goes on with what its row says.
  */
-import { randomBytes } from 'node:crypto'
-import { hostname } from 'node:os'
 import type { Parts } from '../../api/parts.ts'
 import { GitHostError } from '../../deployments/git-hosts/git-host.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { limitCode } from '../../limits/limits.ts'
-import { expireLeases, heldByLease, holdLease } from '../../work/lease.ts'
-import { createWorker } from '../../work/worker.ts'
+import { expireLeases, holdLease } from '../../work/lease.ts'
+import { startTurns } from '../../work/turns.ts'
+import { workerName } from '../../work/worker.ts'
 import type { Service } from '../service/service.ts'
 import { commentOf, writeComment } from './comment.ts'
 import { type MakeParts, make, remove, update } from './make.ts'
@@ -35,7 +34,6 @@ import { startSources } from './sources.ts'
 
 const concurrency = 4
 const longestPauseMs = 10_000
-const shortestPauseMs = 25
 
 /** Seconds until a preview is looked at again. */
 const soon = 2
@@ -194,35 +192,16 @@ const runOrPutOff = async (makeParts: MakeParts, preview: Preview, signal: Abort
   }
 }
 
-const startLives = async (makeParts: MakeParts, worker: string): Promise<{ stop(): Promise<void> }> => {
-  const { parts } = makeParts
-  const { database } = parts
-  const lives = createWorker<Preview>(parts, {
-    name: 'previews',
-    concurrency,
-    periodMs: longestPauseMs,
-    idOf: ({ id }) => id,
+const startLives = (makeParts: MakeParts, worker: string): Promise<{ stop(): Promise<void> }> =>
+  startTurns<Preview>(makeParts.parts, worker, {
+    ...{ name: 'previews', concurrency, longestPauseMs, leases: previewLeases, channel: previewChannel },
     about: ({ id }) => ({ preview: id }),
-    async claim(room) {
-      const { claimed, nextDueMs } = await claimPreviews(database, worker, room)
-      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
-    },
-    run: (preview, { signal }) => runOrPutOff(makeParts, preview, signal),
-    ...heldByLease(database, previewLeases, worker),
+    claim: claimPreviews,
+    run: (preview, signal) => runOrPutOff(makeParts, preview, signal),
     failed: 'looking after a preview was interrupted and waits for its next claim',
   })
-  const leave = await database.listen(previewChannel, lives.wake)
-  return {
-    async stop() {
-      leave()
-      await lives.stop()
-    },
-  }
-}
 
 const defaultPollSeconds = 60
-
-const workerName = (): string => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`
 
 /** `alone`: no other server can work on this database, so leases of a dead process end at once. */
 export const startPreviews = async (

@@ -6,7 +6,7 @@ import type { Leased, LeaseTable } from '../../work/lease.ts'
 import { previewChannel } from './source-rows.ts'
 
 export const previewStates = ['WAITING', 'ACTIVE', 'REMOVING', 'EXPIRED', 'REFUSED'] as const
-export type PreviewState = (typeof previewStates)[number]
+type PreviewState = (typeof previewStates)[number]
 
 export interface Preview extends Leased {
   organizationId: string
@@ -139,7 +139,7 @@ export const countPlaces = async (tx: Queryable, { id, projectId }: Preview): Pr
 }
 
 /** What is to be known of the environment of a preview. */
-export interface Made {
+interface Made {
   /** A delete of it waits or runs. */
   isLeaving: boolean
   isBusy: boolean

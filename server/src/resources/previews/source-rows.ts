@@ -1,4 +1,5 @@
 /** Repositories whose pull requests get previews: which they are, when each is asked, and what was found. */
+import { finishLookSql } from '../../deployments/sources/looks.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import { claimInTurns } from '../../work/claim-in-turns.ts'
 import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
@@ -47,7 +48,7 @@ const perOrganization = 2
 export const claimSources = claimInTurns({ table: sourceLeases, dueAt: 'next_at', perOrganization })
 
 /** An environment whose services of the repository are to be previewed, and the branches that they follow. */
-export interface Origin {
+interface Origin {
   environmentId: string
   projectId: string
   branches: string[]
@@ -85,16 +86,6 @@ const upsertSql = `insert into preview as p (organization_id, project_id, origin
   where (p.title, p.url, p.branch, p.is_fork, p.commit_id, p.is_open) is distinct from (excluded.title, excluded.url,
     excluded.branch, excluded.is_fork, coalesce(excluded.commit_id, p.commit_id), true)`
 
-// One look a second of each organization at most.
-const finishSql = `update preview_source s set worker = null, lease_until = '-infinity',
-    failures = case when $3::jsonb is null then 0 else failures + 1 end, error = $3,
-    next_at = case when asked <> $5 and $3::jsonb is null then clock_timestamp()
-      when $4::float8 = 0 and $3::jsonb is null then 'infinity'::timestamptz
-      else clock_timestamp() + make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
-        (select count(*) from preview_source o where o.organization_id = s.organization_id),
-        case when $3::jsonb is null then 0 else least(3600, 15 * 2 ^ least(failures, 10)) end)) end
-  where s.id = $1 and s.fence = $2`
-
 export interface Found {
   wanted: readonly Wanted[]
   /** All that are open; null: they are not known, and none is closed. */
@@ -124,5 +115,5 @@ export const finishSource = (
       await tx.query(`select pg_notify('${previewChannel}', '')`)
     }
     const error = 'error' in found ? JSON.stringify(found.error) : null
-    await tx.query(finishSql, [source.id, source.fence, error, pollSeconds, source.asked])
+    await tx.query(finishLookSql('preview_source'), [source.id, source.fence, error, pollSeconds, false, source.asked])
   })

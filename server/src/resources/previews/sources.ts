@@ -14,9 +14,8 @@ import type { PullRequest } from '../../deployments/git-hosts/hosts.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import { requestChannel } from '../../webhooks/inbound/deliveries.ts'
-import { heldByLease } from '../../work/lease.ts'
 import { createLoop } from '../../work/loop.ts'
-import { createWorker } from '../../work/worker.ts'
+import { startTurns } from '../../work/turns.ts'
 import {
   claimSources,
   type Found,
@@ -30,7 +29,6 @@ import {
 
 const concurrency = 4
 const longestPauseMs = 10_000
-const shortestPauseMs = 25
 const patienceMs = 60_000
 const minuteMs = 60_000
 
@@ -101,18 +99,11 @@ export const startSources = async (
   pollSeconds: number,
 ): Promise<{ stop(): Promise<void> }> => {
   const { database } = parts
-  const looks = createWorker<PreviewSource>(parts, {
-    name: 'pull requests',
-    concurrency,
-    periodMs: longestPauseMs,
-    idOf: ({ id }) => id,
+  const looks = await startTurns<PreviewSource>(parts, worker, {
+    ...{ name: 'pull requests', concurrency, longestPauseMs, leases: sourceLeases },
     about: ({ id }) => ({ repository: id }),
-    async claim(room) {
-      const { claimed, nextDueMs } = await claimSources(database, worker, room)
-      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
-    },
-    run: (source, { signal }) => lookOrNote(parts, pollSeconds, source, signal),
-    ...heldByLease(database, sourceLeases, worker),
+    claim: claimSources,
+    run: (source, signal) => lookOrNote(parts, pollSeconds, source, signal),
     failed: 'a look at pull requests was interrupted and waits for its next claim',
   })
   const finding = createLoop(parts, {

@@ -2,13 +2,11 @@
  * Runs what is asked of clusters at cloud providers. Promises that a run goes on whatever dies: its row has a lease, and
  * the execution of its tool is joined by the next server. A cancel reaches it wherever it is.
  */
-import { randomBytes } from 'node:crypto'
-import { hostname } from 'node:os'
 import type { Parts } from '../../../api/parts.ts'
 import { Canceled } from '../../../deployments/progress/canceled.ts'
 import { isUuid } from '../../../lib/ids.ts'
 import { expireLeases, heldByLease, LeaseLost, renewLeases } from '../../../work/lease.ts'
-import { createWorker } from '../../../work/worker.ts'
+import { createWorker, workerName } from '../../../work/worker.ts'
 import { claimRuns, isCanceled, managedChannel, managedLeases, type RunClaim } from './rows.ts'
 import { type RunTimes, runClaim } from './run.ts'
 
@@ -22,7 +20,7 @@ export const startManagedClusters = async (
   { alone, ...times }: { alone: boolean } & RunTimes,
 ): Promise<{ stop(): Promise<void> }> => {
   const { database } = parts
-  const worker = `${hostname()} ${process.pid} ${randomBytes(6).toString('hex')}`
+  const worker = workerName()
   if (alone) await expireLeases(database, managedLeases)
   const { renew, release } = heldByLease(database, managedLeases, worker)
   /** Which of these end here, and why. */

@@ -1,8 +1,8 @@
 /** What git hosts are still to be told of commits: rows that wait, are told, and go when there is nothing more to tell. */
-import type { Database, Queryable } from '../../store/database.ts'
-import { claimInTurns } from '../../work/claim-in-turns.ts'
-import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
-import type { CommitState } from '../git-hosts/hosts.ts'
+import type { Database, Queryable } from '../../../store/database.ts'
+import { claimInTurns } from '../../../work/claim-in-turns.ts'
+import { holdLease, type Leased, type LeaseTable } from '../../../work/lease.ts'
+import type { CommitState } from '../../git-hosts/hosts.ts'
 
 export const statusChannel = 'slipway_commit_status'
 
@@ -31,7 +31,7 @@ const perOrganization = 2
 export const claimStatuses = claimInTurns({ table: statusLeases, dueAt: 'due_at', perOrganization })
 
 /** A service whose commit is deployed, or was refused. */
-export interface StatusWish {
+interface StatusWish {
   serviceId: string
   commitId: string
   deploymentId: string | null

@@ -1,7 +1,7 @@
 /** Looks at repositories on several servers and by processes that die, on the engine's world of tests. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { testDatabase } from '../../../test/support/database.ts'
+import { testDatabase } from '../../../../test/support/database.ts'
 import {
   addService,
   createTestEngine,
@@ -9,13 +9,13 @@ import {
   type Power,
   partsOf,
   type World,
-} from '../../../test/support/engine.ts'
-import { standIn } from '../../../test/support/stand-in.ts'
-import { until } from '../../../test/support/until.ts'
-import { newId } from '../../lib/ids.ts'
-import type { Outbound } from '../../lib/net/outbound.ts'
+} from '../../../../test/support/engine.ts'
+import { standIn } from '../../../../test/support/stand-in.ts'
+import { until } from '../../../../test/support/until.ts'
+import { newId } from '../../../lib/ids.ts'
+import type { Outbound } from '../../../lib/net/outbound.ts'
+import { startStatuses } from '../commit-status/statuses.ts'
 import { startPushes } from './pushes.ts'
-import { startStatuses } from './statuses.ts'
 
 const following = {
   auto_deploy: true,

@@ -4,31 +4,29 @@
  * tag was when a service began to follow it is not news, and that no organization has more than a few looks at once.
  * When the process dies: the lease of the image ends, and the next look finds what this one would have found.
  */
-import { joinTag } from '../../lib/docker/image-name.ts'
-import { ApiError, DeploymentError } from '../../lib/errors.ts'
-import { newId } from '../../lib/ids.ts'
-import type { Queryable } from '../../store/database.ts'
-import { writeOwnAudit } from '../../store/own-audit.ts'
-import { imageChannel } from '../../webhooks/inbound/deliveries.ts'
-import { holdLease } from '../../work/lease.ts'
-import { openRegistry } from '../credentials/registry-image.ts'
-import type { Deployments } from '../deployments.ts'
-import type { DeploymentParts } from '../parts.ts'
-import { lockEnvironment } from '../status/service-state.ts'
+import { joinTag } from '../../../lib/docker/image-name.ts'
+import { ApiError, DeploymentError } from '../../../lib/errors.ts'
+import { newId } from '../../../lib/ids.ts'
+import type { Queryable } from '../../../store/database.ts'
+import { writeOwnAudit } from '../../../store/own-audit.ts'
+import { imageChannel } from '../../../webhooks/inbound/deliveries.ts'
+import { holdLease } from '../../../work/lease.ts'
+import { openRegistry } from '../../credentials/registry-image.ts'
+import type { Deployments } from '../../deployments.ts'
+import type { DeploymentParts } from '../../parts.ts'
+import { lockEnvironment } from '../../status/service-state.ts'
+import { pushOrigin } from '../git/request-push.ts'
+import { startLooks } from '../looks.ts'
 import {
-  claimImages,
   finishImageLook,
-  forgetImage,
   type ImageFollower,
-  imageLeases,
   lockImageFollowers,
   noteImageSeen,
   readImageFollowers,
   type WatchedImage,
+  watchedImages,
   watchForgottenImages,
-} from './image-rows.ts'
-import { startLooks } from './looks.ts'
-import { pushOrigin } from './request-push.ts'
+} from './rows.ts'
 
 const defaultPollSeconds = 300
 const longestPauseMs = 30_000
@@ -72,7 +70,7 @@ const deploy = (
   found: string,
   followers: readonly ImageFollower[],
 ): Promise<void> =>
-  holdLease(database, imageLeases, watched, async (tx) => {
+  holdLease(database, watchedImages.leases, watched, async (tx) => {
     const { environmentId } = followers[0]!
     const { organizationId } = watched
     await lockEnvironment(tx, environmentId)
@@ -105,7 +103,7 @@ const deployOrNote = async (
     if (error.status === 409) return true
     if (followers.length === 1) {
       const ids = followers.map(({ id }) => id)
-      await holdLease(parts.database, imageLeases, watched, (tx) => noteImageSeen(tx, ids, found))
+      await holdLease(parts.database, watchedImages.leases, watched, (tx) => noteImageSeen(tx, ids, found))
       return false
     }
   }
@@ -118,10 +116,10 @@ const deployOrNote = async (
 const look = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
   const { database, imagePollSeconds: pollSeconds = defaultPollSeconds } = parts
   const followers = await readImageFollowers(database, watched)
-  if (followers[0] === undefined) return forgetImage(database, watched)
+  if (followers[0] === undefined) return watchedImages.forget(database, watched)
   const found = await readImage(parts, watched, followers[0].clusterId, signal)
   const first = followers.filter(({ seen }) => seen === null).map(({ id }) => id)
-  await holdLease(database, imageLeases, watched, (tx) => noteImageSeen(tx, first, found))
+  await holdLease(database, watchedImages.leases, watched, (tx) => noteImageSeen(tx, first, found))
   const moved = followers.filter(({ seen }) => seen !== null && seen !== found)
   let isUnfinished = false
   for (const [, together] of Map.groupBy(moved, ({ environmentId }) => environmentId))
@@ -138,12 +136,11 @@ export const startImages = (
   return startLooks<WatchedImage>(parts, worker, {
     name: 'image tags',
     of: 'image',
-    leases: imageLeases,
+    table: watchedImages,
     longestPauseMs,
     channel: imageChannel,
-    claim: (room) => claimImages(database, worker, room),
     look: (watched, signal) => look(parts, asking, watched, signal),
     note: (watched, error) => finishImageLook(database, watched, imagePollSeconds, { error, isUnfinished: false }),
-    watchForgotten: () => watchForgottenImages(database),
+    watchForgotten: watchForgottenImages,
   })
 }

@@ -3,18 +3,18 @@
  * judged, under the lease of the repository: once, whatever dies, and however many servers look. A deployment of an
  * earlier push that still waits is canceled, and its services are deployed with the newer commit.
  */
-import { ApiError } from '../../lib/errors.ts'
-import { newId } from '../../lib/ids.ts'
-import type { Queryable } from '../../store/database.ts'
-import { type Audit, writeAudit } from '../../store/tree.ts'
-import { holdLease } from '../../work/lease.ts'
-import type { AcceptedDeployment, Deployments, ServiceRequest } from '../deployments.ts'
-import type { DeploymentParts } from '../parts.ts'
-import { writeDeploymentLines } from '../progress/log.ts'
-import { lockEnvironment } from '../status/service-state.ts'
+import { ApiError } from '../../../lib/errors.ts'
+import { newId } from '../../../lib/ids.ts'
+import type { Queryable } from '../../../store/database.ts'
+import { type Audit, writeAudit } from '../../../store/tree.ts'
+import { holdLease } from '../../../work/lease.ts'
+import type { AcceptedDeployment, Deployments, ServiceRequest } from '../../deployments.ts'
+import type { DeploymentParts } from '../../parts.ts'
+import { writeDeploymentLines } from '../../progress/log.ts'
+import { lockEnvironment } from '../../status/service-state.ts'
+import { noteStatuses } from '../commit-status/rows.ts'
 import type { News } from './judge.ts'
-import { type Judged, lockFollowers, noteSeen, type Watched, watchLeases } from './rows.ts'
-import { noteStatuses } from './status-rows.ts'
+import { type Judged, lockFollowers, noteSeen, type Watched, watchedRepositories } from './rows.ts'
 
 export type Asking = Pick<Deployments, 'request' | 'cancel'>
 
@@ -22,7 +22,7 @@ export type Asking = Pick<Deployments, 'request' | 'cancel'>
 export const pushOrigin = 'GIT'
 
 /** Names of pushers are whatever a git host says: they must not look like those of our own users. */
-export const triggeredBy = (pusher: string, how = 'git push'): string => (pusher === '' ? how : `${pusher} (${how})`)
+const triggeredBy = (pusher: string, how = 'git push'): string => (pusher === '' ? how : `${pusher} (${how})`)
 
 export const judged = (
   news: Pick<News, 'head'>,
@@ -125,7 +125,7 @@ export const requestPushed = async (
   return { made, services }
 }
 
-export interface PushRequest {
+interface PushRequest {
   parts: Pick<DeploymentParts, 'database'>
   asking: Asking
   watched: Watched
@@ -134,7 +134,7 @@ export interface PushRequest {
 }
 
 const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly News[]): Promise<void> =>
-  holdLease(parts.database, watchLeases, watched, async (tx) => {
+  holdLease(parts.database, watchedRepositories.leases, watched, async (tx) => {
     await lockEnvironment(tx, news[0]!.follower.environmentId)
     const still = await lockFollowers(
       tx,
@@ -154,7 +154,7 @@ const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly
 
 /** Notes what is not deployed. Something that is only not possible now keeps its push for the next look. */
 const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outcome'], reason: string | null) =>
-  holdLease(parts.database, watchLeases, watched, async (tx) => {
+  holdLease(parts.database, watchedRepositories.leases, watched, async (tx) => {
     const still = await lockFollowers(tx, watched, [news.follower])
     const seen = outcome === 'WAITING' ? (news.follower.seen ?? '') : news.head
     await noteSeen(tx, [...still], seen, judged(news, outcome, reason, null))

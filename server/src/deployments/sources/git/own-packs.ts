@@ -4,8 +4,8 @@
  * nothing is lost which a branch, a tag, a release to go back to or a deployment needs, and that one repository is
  * worked on for a bounded time. When the process dies: a pack that nobody reads is left, and the next turn comes.
  */
-import { internalUrlOf, isCommitId } from '../../builds/git/names.ts'
-import type { Repositories } from '../../builds/pushed/repositories.ts'
+import { internalUrlOf, isCommitId } from '../../../builds/git/names.ts'
+import type { Repositories } from '../../../builds/pushed/repositories.ts'
 import {
   dropLeftPacks,
   dropPack,
@@ -15,15 +15,15 @@ import {
   readRefs,
   replacePacks,
   writePack,
-} from '../../builds/pushed/rows.ts'
-import { newId } from '../../lib/ids.ts'
-import type { Log } from '../../lib/log.ts'
-import { type Limits, usualLimits } from '../../limits/limits.ts'
-import type { Database, Queryable } from '../../store/database.ts'
-import { createLoop } from '../../work/loop.ts'
-import type { DeploymentParts } from '../parts.ts'
+} from '../../../builds/pushed/rows.ts'
+import { newId } from '../../../lib/ids.ts'
+import type { Log } from '../../../lib/log.ts'
+import { type Limits, usualLimits } from '../../../limits/limits.ts'
+import type { Database, Queryable } from '../../../store/database.ts'
+import { createLoop } from '../../../work/loop.ts'
+import type { DeploymentParts } from '../../parts.ts'
 
-export interface TidyParts {
+interface TidyParts {
   database: Database
   log: Pick<Log, 'warn' | 'info'>
   repositories: Pick<Repositories, 'intake'>

@@ -5,26 +5,24 @@
  * more than a few looks at once, and one a second at most.
  * When the process dies: the lease of the repository ends, and the next look finds what this one would have found.
  */
-import type { GitSource } from '../../builds/builder.ts'
-import type { DeploymentError } from '../../lib/errors.ts'
-import { pushChannel } from '../../webhooks/inbound/deliveries.ts'
-import { openGitSource } from '../credentials/git-source.ts'
-import type { ServiceRequest } from '../deployments.ts'
-import type { DeploymentParts } from '../parts.ts'
+import type { GitSource } from '../../../builds/builder.ts'
+import type { DeploymentError } from '../../../lib/errors.ts'
+import { pushChannel } from '../../../webhooks/inbound/deliveries.ts'
+import { openGitSource } from '../../credentials/git-source.ts'
+import type { ServiceRequest } from '../../deployments.ts'
+import type { DeploymentParts } from '../../parts.ts'
+import { startLooks } from '../looks.ts'
 import { askedOf, createJudge, type News } from './judge.ts'
-import { startLooks } from './looks.ts'
 import { type Asking, actOn } from './request-push.ts'
 import {
-  claimDue,
   type Follower,
   finishLook,
-  forgetWatched,
   type Hint,
   readFollowers,
   readHints,
   type Watched,
+  watchedRepositories,
   watchForgotten,
-  watchLeases,
 } from './rows.ts'
 
 const defaultPollSeconds = 60
@@ -88,7 +86,7 @@ const currentOf = (parts: DeploymentParts, followers: readonly Follower[], heads
 const look = async (parts: DeploymentParts, asking: Asking, watched: Watched, signal: AbortSignal): Promise<void> => {
   const { database, gitPollSeconds: pollSeconds = defaultPollSeconds } = parts
   const followers = await readFollowers(database, watched)
-  if (followers.length === 0) return forgetWatched(database, watched)
+  if (followers.length === 0) return watchedRepositories.forget(database, watched)
   const hints = await readHints(database, watched)
   const { source, heads } = await readHeads(parts, watched, followers, signal)
   const news = await findNews(parts, source, heads, followers, hints, signal)
@@ -121,17 +119,14 @@ export const startPushes = (
   parts: DeploymentParts,
   worker: string,
   asking: Asking,
-): Promise<{ stop(): Promise<void> }> => {
-  const { database } = parts
-  return startLooks<Watched>(parts, worker, {
+): Promise<{ stop(): Promise<void> }> =>
+  startLooks<Watched>(parts, worker, {
     name: 'pushes',
     of: 'repository',
-    leases: watchLeases,
+    table: watchedRepositories,
     longestPauseMs,
     channel: pushChannel,
-    claim: (room) => claimDue(database, worker, room),
     look: (watched, signal) => look(parts, asking, watched, signal),
     note: (watched, error) => noteFailure(parts, watched, error),
-    watchForgotten: () => watchForgotten(database),
+    watchForgotten,
   })
-}

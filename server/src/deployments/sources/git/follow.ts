@@ -1,7 +1,7 @@
 /** A deployment as somebody sees it who waits for it: its lines as they are written, and at last how it ended. */
-import type { Clock } from '../../lib/time/clock.ts'
-import type { Queryable } from '../../store/database.ts'
-import { openStates } from '../status/states.ts'
+import type { Clock } from '../../../lib/time/clock.ts'
+import type { Queryable } from '../../../store/database.ts'
+import { openStates } from '../../status/states.ts'
 
 export interface Ending {
   /** Whether the service runs what was deployed. */

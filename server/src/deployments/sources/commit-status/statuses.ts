@@ -4,14 +4,14 @@
  * that no secret of a service is in it. A status may be told twice, which changes nothing at the host.
  * When the process dies: the lease of the row ends, and another server tells what is true by then.
  */
-import { DeploymentError } from '../../lib/errors.ts'
-import type { Outbound } from '../../lib/net/outbound.ts'
-import { heldByLease, LeaseLost } from '../../work/lease.ts'
-import { createWorker, type Worker } from '../../work/worker.ts'
-import { oneLine } from '../git-hosts/answers.ts'
-import { GitHostError, openGitHost } from '../git-hosts/git-host.ts'
-import type { CommitState, CommitStatus } from '../git-hosts/hosts.ts'
-import type { DeploymentParts } from '../parts.ts'
+import { DeploymentError } from '../../../lib/errors.ts'
+import type { Outbound } from '../../../lib/net/outbound.ts'
+import { LeaseLost } from '../../../work/lease.ts'
+import { startTurns } from '../../../work/turns.ts'
+import { oneLine } from '../../git-hosts/answers.ts'
+import { GitHostError, openGitHost } from '../../git-hosts/git-host.ts'
+import type { CommitState, CommitStatus } from '../../git-hosts/hosts.ts'
+import type { DeploymentParts } from '../../parts.ts'
 import {
   claimStatuses,
   finishTelling,
@@ -21,11 +21,10 @@ import {
   statusChannel,
   statusLeases,
   type Telling,
-} from './status-rows.ts'
+} from './rows.ts'
 
 const concurrency = 8
 const longestPauseMs = 30_000
-const shortestPauseMs = 25
 const patienceMs = 20_000
 const maxDescription = 140
 const maxName = 100
@@ -108,27 +107,13 @@ const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortS
 
 /** Nothing where there is no way out. */
 export const startStatuses = async (parts: DeploymentParts, worker: string): Promise<{ stop(): Promise<void> }> => {
-  const { database, outbound } = parts
+  const { outbound } = parts
   if (outbound === undefined) return { stop: async () => {} }
-  const telling: Worker = createWorker<Telling>(parts, {
-    name: 'commit statuses',
-    concurrency,
-    periodMs: longestPauseMs,
-    idOf: ({ id }) => id,
+  return startTurns<Telling>(parts, worker, {
+    ...{ name: 'commit statuses', concurrency, longestPauseMs, leases: statusLeases, channel: statusChannel },
     about: ({ id }) => ({ commitStatus: id }),
-    async claim(room) {
-      const { claimed, nextDueMs } = await claimStatuses(database, worker, room)
-      return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestPauseMs) }
-    },
-    run: (claimed, { signal }) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
-    ...heldByLease(database, statusLeases, worker),
+    claim: claimStatuses,
+    run: (claimed, signal) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
     failed: 'telling a git host of a commit was interrupted and waits for its next claim',
   })
-  const leave = await database.listen(statusChannel, telling.wake)
-  return {
-    async stop() {
-      leave()
-      await telling.stop()
-    },
-  }
 }

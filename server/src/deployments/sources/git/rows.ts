@@ -1,10 +1,10 @@
 /** What the look at a repository reads and writes: who follows it, what git hosts said, and when the next look is due. */
-import type { Kind } from '../../kinds.ts'
-import type { DeploymentError } from '../../lib/errors.ts'
-import type { Database, Queryable } from '../../store/database.ts'
-import { type Claimed, claimInTurns } from '../../work/claim-in-turns.ts'
-import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
-import { leavingSql } from '../status/service-state.ts'
+import type { Kind } from '../../../kinds.ts'
+import type { DeploymentError } from '../../../lib/errors.ts'
+import type { Database, Queryable } from '../../../store/database.ts'
+import { holdLease, type Leased } from '../../../work/lease.ts'
+import { leavingSql } from '../../status/service-state.ts'
+import { failurePauseSql, watchedTable } from '../looks.ts'
 
 /** A repository that this worker may look at as long as its fence is valid. */
 export interface Watched extends Leased {
@@ -13,34 +13,16 @@ export interface Watched extends Leased {
   gitTokenId: string | null
 }
 
-const columns = `id, organization_id as "organizationId", url, git_token_id as "gitTokenId", fence`
-
-export const watchLeases: LeaseTable<Watched> = {
-  name: 'watched_repository',
-  open: `lease_until > '-infinity'`,
-  columns,
-}
-
-/** Looks of one organization at once. */
-const perOrganization = 4
-
-// A service that follows a branch since a moment ago is looked at now: what is there by then was not pushed.
-const newFollowersSql = `update watched_repository w set next_at = clock_timestamp()
-  where w.next_at > clock_timestamp() and w.failures = 0
-    and w.id in (select f.repository_id from followed_branch f where f.seen is null)`
-
-const claim = claimInTurns({
-  ...{ table: watchLeases, dueAt: 'next_at', perOrganization },
-  also: {
+export const watchedRepositories = watchedTable<Watched>(
+  {
+    ...{ name: 'watched_repository', followed: 'followed_branch', key: 'repository_id' },
+    columns: `id, organization_id as "organizationId", url, git_token_id as "gitTokenId", fence`,
+  },
+  {
     due: 'select repository_id from push_hint where due_at <= clock_timestamp()',
     next: 'select min(due_at) from push_hint where due_at > clock_timestamp()',
   },
-})
-
-export const claimDue = async (database: Database, worker: string, room: number): Promise<Claimed<Watched>> => {
-  await database.query(newFollowersSql)
-  return claim(database, worker, room)
-}
+)
 
 /** A service that follows a branch of the repository. */
 export interface Follower {
@@ -128,7 +110,6 @@ const hintPausesSeconds = [5, 20, 60, 300, 1800]
 const heardDays = 7
 /** Of repositories whose host tells of pushes. */
 const heardPollSeconds = 600
-const longestPauseSeconds = 3600
 
 // One look a second of each organization at most, however many repositories it has.
 const pollSql = `make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
@@ -142,11 +123,11 @@ const finishSql = `update watched_repository w set worker = null, lease_until = 
     next_at = least(
       case when $4::float8 = 0 then 'infinity'::timestamptz else clock_timestamp() + ${pollSql} end
         + case when $3::jsonb is null then interval '0' else
-          make_interval(secs => least(${longestPauseSeconds}, 15 * 2 ^ least(failures, 10))) end,
+          make_interval(secs => ${failurePauseSql}) end,
       case when $7 then clock_timestamp() + interval '1 minute' else 'infinity'::timestamptz end)
   where w.id = $1 and w.fence = $2`
 
-export interface Looked {
+interface Looked {
   /** Services that were looked at for the first time, with the heads of their branches, '' without one. */
   first: readonly { id: string; branch: string; head: string }[]
   error: DeploymentError | null
@@ -172,7 +153,7 @@ const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']):
 
 /** Ends a look: when the next one is due, and what is left of the hints. */
 export const finishLook = (database: Database, watched: Watched, pollSeconds: number, looked: Looked): Promise<void> =>
-  holdLease(database, watchLeases, watched, async (tx) => {
+  holdLease(database, watchedRepositories.leases, watched, async (tx) => {
     const { error, answered, open } = looked
     const over = open.filter(({ tries }) => tries >= hintPausesSeconds.length)
     await tx.query('delete from push_hint where id = any($1)', [[...answered, ...over].map(({ id }) => id)])
@@ -191,18 +172,6 @@ export const finishLook = (database: Database, watched: Watched, pollSeconds: nu
       looked.wasUntold,
       looked.isUnfinished,
     ])
-  })
-
-/** Forgets a repository that nobody follows any more. */
-export const forgetWatched = (database: Database, watched: Watched): Promise<void> =>
-  holdLease(database, watchLeases, watched, async (tx) => {
-    const gone = `delete from watched_repository w where w.id = $1 and not exists (select from followed_branch f
-      where f.repository_id = w.id) returning 1`
-    // Somebody began to follow it meanwhile: the next look is theirs.
-    if ((await tx.query(gone, [watched.id])).length === 0)
-      await tx.query(`update watched_repository set lease_until = '-infinity', worker = null where id = $1`, [
-        watched.id,
-      ])
   })
 
 /** Watches again what is followed and was forgotten at the moment in which somebody began to follow it. */

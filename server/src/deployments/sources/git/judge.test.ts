@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { filtersIn, hasFilters, refusalOf, skipWordIn } from './filters.ts'
+import { filtersIn, hasFilters, refusalOf, skipWordIn } from './judge.ts'
 
 const messages: [string, string | null][] = [
   ['a change', null],
