@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { startDevConsole } from '../console/dev.ts'
 import { createLog } from '../server/src/lib/log.ts'
 import { createRouter } from '../server/src/router/control/client.ts'
-import { readSettings } from '../server/src/settings.ts'
+import { readSettings } from '../server/src/settings/settings.ts'
 import { runDevServer } from './dev-server.ts'
 
 const consolePort = 5173

@@ -5,8 +5,8 @@
  */
 import { get } from 'node:http'
 import { resolve } from 'node:path'
-import { readSettingsFile } from '../server/src/settings-file.ts'
-import { onOff } from '../server/src/settings-values.ts'
+import { readSettingsFile } from '../server/src/settings/file.ts'
+import { onOff } from '../server/src/settings/values.ts'
 
 /** What is wrong with the file is said by the server. */
 const inFile = (): Record<string, string> => {

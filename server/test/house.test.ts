@@ -36,7 +36,8 @@ const hold = (guarantee: string, rule: Rule, examples: { bad: SourceFile[]; good
 const ranks = [
   ['main'],
   ['programs'],
-  ['app'],
+  ['wiring'],
+  ['settings'],
   ['resources'],
   ['environments'],
   ['facets'],
@@ -52,12 +53,8 @@ const ranks = [
   ['lib', 'kinds'],
 ]
 
-/** The part of the chain a file belongs to: its folder; files of the top folder are `main`, `kinds` or `app`. */
-const partOf = (path: string): string => {
-  const [first = '', second] = path.slice('server/src/'.length).split('/')
-  if (second !== undefined) return first
-  return first === 'main.ts' ? 'main' : first === 'kinds.ts' ? 'kinds' : 'app'
-}
+/** The part of the chain a file belongs to: its folder; the files of the top folder are `main` and `kinds`. */
+const partOf = (path: string): string => path.slice('server/src/'.length).split('/')[0]!.replace(/\.ts$/, '')
 
 const rankOf = (part: string): number => ranks.findIndex((parts) => parts.includes(part))
 
@@ -85,7 +82,7 @@ hold(
       bad('server/src/store/tree.ts', "import { x } from '../api/server.ts'"),
       bad('server/src/builds/git.ts', "import type { X } from '../runtimes/runtime.ts'"),
       bad('server/src/lib/log.ts', "export { x } from '../store/database.ts'"),
-      bad('server/src/api/server.ts', "const x = await import('../app.ts')"),
+      bad('server/src/api/server.ts', "const x = await import('../wiring/app.ts')"),
       bad('server/src/helpful/x.ts', "import { x } from '../lib/log.ts'"),
       bad('server/src/lib/log.ts', "import { until } from '../../test/until.ts'"),
       bad('server/src/kinds.ts', "import { x } from './lib/log.ts'"),

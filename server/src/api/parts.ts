@@ -1,4 +1,4 @@
-/** What every operation works with; wired once in app.ts. */
+/** What every operation works with; wired once in wiring/services.ts. */
 import type { Builder } from '../builds/builder.ts'
 import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'

@@ -1,4 +1,4 @@
-/** What the streams of this process share; made once in app.ts. */
+/** What the streams of this process share; made once in wiring/services.ts. */
 
 /** The environment's id; '' when notices may have been missed. */
 export type OnChange = (environmentId: string) => void

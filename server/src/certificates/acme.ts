@@ -5,6 +5,8 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { generateKeyPair } from 'node:crypto'
+import { promisify } from 'node:util'
 import type * as Acme from 'acme-client'
 import { readJson } from '../lib/foreign-text/read-json.ts'
 import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
@@ -38,6 +40,12 @@ const most = 262_144
 const calls = new AsyncLocalStorage<Call>()
 const badNonce = 'urn:ietf:params:acme:error:badNonce'
 const longestWaitMs = 7 * 86_400_000
+
+/** PEM, ECDSA P-256. */
+export const createAccountKey = async (): Promise<string> => {
+  const { privateKey } = await promisify(generateKeyPair)('ec', { namedCurve: 'P-256' })
+  return String(privateKey.export({ type: 'pkcs8', format: 'pem' }))
+}
 
 /** A number of seconds, or a date. */
 const retryAfterIn = (text: string | undefined): number | undefined => {

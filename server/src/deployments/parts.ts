@@ -1,4 +1,4 @@
-/** What the deployment engine works with; wired once in app.ts. */
+/** What the deployment engine works with; wired once in wiring/services.ts. */
 import type { Builder, GitSource } from '../builds/builder.ts'
 import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'

@@ -5,7 +5,7 @@
 import { hashOf } from '../api/auth/auth.ts'
 import { hasConsole } from '../api/console/assets.ts'
 import { createCode } from '../api/console/session-rows.ts'
-import type { App } from '../app.ts'
+import type { App } from '../wiring/app.ts'
 
 /** Sessions are opened over https, or on this machine. */
 const addressOf = (url: string, publicUrl: string | undefined): string =>

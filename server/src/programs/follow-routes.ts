@@ -11,7 +11,7 @@ import { systemClock } from '../lib/time/clock.ts'
 import { createRouter } from '../router/control/client.ts'
 import { openCall } from '../router/control/control-client.ts'
 import { pathsOf } from '../router/control/protocol.ts'
-import { readSettings } from '../settings.ts'
+import { readSettings } from '../settings/settings.ts'
 import { connect } from '../store/database.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 

@@ -11,7 +11,7 @@ import { createSealer, DamagedValue, type Sealer } from '../store/keys/seal.ts'
 import { firstOrganizationSql, writeOwnAudit } from '../store/own-audit.ts'
 import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
 
-export interface Rotation {
+interface Rotation {
   /** False: the first key of the file, whoever put it there, is the new one. */
   newMasterKey?: boolean
   /** Called after every batch with the number of texts in it. */

@@ -8,23 +8,52 @@ import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages, removeCaches, removeImagesOf } from '../builds/built-images.ts'
 import { createBuildContainers } from '../builds/engine/build-containers.ts'
 import { removeGitPlace } from '../builds/git/place.ts'
+import { connectionOf, openSecrets, readEngineRows } from '../clusters/engines.ts'
 import { localKey } from '../clusters/local.ts'
-import { checkOwner, isFake } from '../data-directory.ts'
-import { buildFolder } from '../docker-machine.ts'
 import { createEngineImages } from '../images/engine-images.ts'
 import { createEngine, type Engine } from '../lib/docker/docker-engine.ts'
-import { defaultConnection } from '../lib/docker/engine-connection.ts'
+import { defaultConnection, type EngineConnection } from '../lib/docker/engine-connection.ts'
 import { createLog } from '../lib/log.ts'
+import { createOutbound } from '../lib/net/outbound.ts'
 import { systemClock } from '../lib/time/clock.ts'
-import { endControlPlane } from '../process-file.ts'
 import { createRouter } from '../router/control/client.ts'
 import { createDockerRuntime } from '../runtimes/docker/docker.ts'
 import type { Runtime } from '../runtimes/runtime.ts'
-import { readSettings } from '../settings.ts'
-import { connect } from '../store/database.ts'
+import { readSettings, type Settings } from '../settings/settings.ts'
+import { connect, type Database } from '../store/database.ts'
 import { readOwnerId } from '../store/installation.ts'
+import { createSealer } from '../store/keys/seal.ts'
 import { removePostgres, startPostgres } from '../store/postgres/postgres.ts'
-import { type ConnectedEngine, readConnectedEngines } from './reset-clusters.ts'
+import { checkOwner, isFake } from '../wiring/data-directory.ts'
+import { buildFolder } from '../wiring/docker-machine.ts'
+import { endControlPlane } from '../wiring/process-file.ts'
+
+/** What `npm run reset` has to remove on the engines of other machines. */
+interface ConnectedEngine {
+  clusterId: string
+  organizationId: string
+  /** As the user wrote it. */
+  url: string
+  connection: EngineConnection
+}
+
+/** The engines that credentials name. Rejects without the master key, where there is one. */
+const readConnectedEngines = async (
+  database: Database,
+  { masterKeyFile, outboundAllow }: Settings,
+): Promise<ConnectedEngine[]> => {
+  const rows = await readEngineRows(database)
+  if (rows.length === 0) return []
+  const sealer = await createSealer({ database, masterKeyFile })
+  const { checkMachine } = createOutbound({ allow: [...outboundAllow] })
+  return Promise.all(
+    rows.map(async (row) => {
+      const connection = connectionOf(row.spec, await openSecrets(sealer, row), checkMachine)
+      const { clusterId, organizationId } = row
+      return { clusterId, organizationId, url: row.spec.engine_url, connection }
+    }),
+  )
+}
 
 const settings = readSettings()
 const log = createLog('error')

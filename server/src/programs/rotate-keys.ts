@@ -4,11 +4,11 @@
  * several machines, whose files the operator has already changed.
  */
 
-import { checkOwner } from '../data-directory.ts'
 import { createLog } from '../lib/log.ts'
-import { readSettings } from '../settings.ts'
+import { readSettings } from '../settings/settings.ts'
 import { connect } from '../store/database.ts'
 import { startPostgres } from '../store/postgres/postgres.ts'
+import { checkOwner } from '../wiring/data-directory.ts'
 import { rotateKeys } from './key-rotation.ts'
 
 const print = (line: string): void => {

@@ -4,8 +4,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { standIn } from '../../test/support/stand-in.ts'
-import type { App } from '../app.ts'
 import { systemClock } from '../lib/time/clock.ts'
+import type { App } from '../wiring/app.ts'
 import { prepareSample } from './sample-start.ts'
 
 /** An API whose only application has failed with this error. */

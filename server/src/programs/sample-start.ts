@@ -2,7 +2,7 @@
  * The sample application of a first start, created through the public API like anything a user creates. Every part
  * first checks whether it exists, so a start that was killed is simply repeated.
  */
-import type { App } from '../app.ts'
+import type { App } from '../wiring/app.ts'
 
 const sampleTimeoutMs = 170_000
 const sampleName = 'hello'

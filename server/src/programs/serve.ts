@@ -3,10 +3,10 @@
  * embedded database keep running.
  */
 import type { AdminToken } from '../api/auth/admin-token.ts'
-import { type App, startApp } from '../app.ts'
 import { isProgram } from '../lib/exec.ts'
 import { nameSources } from '../lib/traces.ts'
-import { readSettings, type Settings } from '../settings.ts'
+import { readSettings, type Settings } from '../settings/settings.ts'
+import { type App, startApp } from '../wiring/app.ts'
 import { linkToConsole } from './console-link.ts'
 import { prepareSample } from './sample-start.ts'
 

@@ -2,12 +2,13 @@
  * `npm stop`: stops the control plane, the router and the embedded database of this data directory. Deployed services
  * keep running.
  */
-import { checkOwner } from '../data-directory.ts'
+
 import { createLog } from '../lib/log.ts'
-import { endControlPlane } from '../process-file.ts'
 import { createRouter } from '../router/control/client.ts'
-import { readSettings } from '../settings.ts'
+import { readSettings } from '../settings/settings.ts'
 import { stopPostgres } from '../store/postgres/postgres.ts'
+import { checkOwner } from '../wiring/data-directory.ts'
+import { endControlPlane } from '../wiring/process-file.ts'
 
 const settings = readSettings()
 const log = createLog('warn')

@@ -1,4 +1,4 @@
-/** Images of organizations over the real engine, as app.ts wires them, for tests that start no whole server. */
+/** Images of organizations over the real engine, as wiring/docker-machine.ts wires them, for tests that start no whole server. */
 import type { RegistryLogins } from '../../../src/images/images.ts'
 import { createOrganizationImages, markOf } from '../../../src/images/organization-images.ts'
 import { startPullThrough } from '../../../src/images/pull-through.ts'

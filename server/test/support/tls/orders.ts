@@ -1,6 +1,5 @@
 /** What tests of orders share: a world with one service, a certificate authority of their own, and a clock that they move. */
-
-import { createAccountKey } from '../../../src/certificates/account-key.ts'
+import { createAccountKey } from '../../../src/certificates/acme.ts'
 import { AuthorityProblem, type CertificateAuthority, type OrderView } from '../../../src/certificates/authority.ts'
 import { attempt, type OrderParts } from '../../../src/certificates/order.ts'
 import { claimDue, followHosts, type Wanted } from '../../../src/certificates/rows.ts'

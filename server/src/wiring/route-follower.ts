@@ -6,11 +6,11 @@ import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import type { Log } from './lib/log.ts'
-import { pathsOf } from './router/control/protocol.ts'
+import type { Log } from '../lib/log.ts'
+import { pathsOf } from '../router/control/protocol.ts'
 
 const script = fileURLToPath(new URL('./after-server.sh', import.meta.url))
-const program = fileURLToPath(new URL('./programs/follow-routes.ts', import.meta.url))
+const program = fileURLToPath(new URL('../programs/follow-routes.ts', import.meta.url))
 
 /** Its own session: it must outlive us. Its settings are ours. */
 export const leaveFollower = async (dataDir: string, log: Pick<Log, 'warn'>): Promise<void> => {

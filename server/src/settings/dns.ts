@@ -1,11 +1,11 @@
 /** The settings of the DNS provider that certificates for wildcards need. */
 import { isIP } from 'node:net'
-import type { UpdateServer } from './certificates/dns/rfc2136.ts'
-import type { Route53Keys } from './certificates/dns/route53.ts'
-import { domainName } from './lib/net/domain-name.ts'
-import { Secret } from './lib/secret.ts'
-import type { Read } from './settings-acme.ts'
-import { oneOf, parts } from './settings-values.ts'
+import type { UpdateServer } from '../certificates/dns/rfc2136.ts'
+import type { Route53Keys } from '../certificates/dns/route53.ts'
+import { domainName } from '../lib/net/domain-name.ts'
+import { Secret } from '../lib/secret.ts'
+import type { Read } from './acme.ts'
+import { oneOf, parts } from './values.ts'
 
 const kinds = ['cloudflare', 'route53', 'rfc2136'] as const
 type Kind = (typeof kinds)[number]

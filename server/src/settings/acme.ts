@@ -1,10 +1,10 @@
 /** The settings of certificates. */
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { AcmeSettings as Authority } from './certificates/acme.ts'
-import { type HostChallenge, hostChallenges } from './certificates/authority.ts'
-import { Secret } from './lib/secret.ts'
-import { type DnsSettings, dnsSettings, readDns } from './settings-dns.ts'
+import type { AcmeSettings as Authority } from '../certificates/acme.ts'
+import { type HostChallenge, hostChallenges } from '../certificates/authority.ts'
+import { Secret } from '../lib/secret.ts'
+import { type DnsSettings, dnsSettings, readDns } from './dns.ts'
 
 export interface AcmeSettings extends Authority {
   challenge: HostChallenge

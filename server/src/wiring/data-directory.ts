@@ -4,10 +4,10 @@
  */
 import { lstat, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { ignoreExisting } from './lib/placed-folder.ts'
-import { userName } from './lib/system-user.ts'
+import { ignoreExisting } from '../lib/placed-folder.ts'
+import { userName } from '../lib/system-user.ts'
 
-export type RuntimeName = 'docker' | 'fake'
+type RuntimeName = 'docker' | 'fake'
 
 const markOf = (dataDir: string): string => join(dataDir, 'runtime')
 

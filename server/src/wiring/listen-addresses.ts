@@ -1,8 +1,8 @@
 /** The addresses that the server opens, and one sentence for why one cannot be opened. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { listenProblem } from './lib/net/listen-errors.ts'
-import type { Settings } from './settings.ts'
+import { listenProblem } from '../lib/net/listen-errors.ts'
+import type { Settings } from '../settings/settings.ts'
 
 const sayWhyNot = (what: string, place: string, setting: string, error: unknown): never => {
   const problem = listenProblem(error, { host: `${setting}_HOST`, port: `${setting}_PORT` })

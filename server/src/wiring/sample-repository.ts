@@ -7,15 +7,15 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { openGitPlace } from './builds/git/place.ts'
-import { createGit, type Git } from './builds/git/process.ts'
-import type { GitNetwork } from './builds/git/remote.ts'
-import { unavailable } from './lib/errors.ts'
-import { exec } from './lib/exec.ts'
-import type { Log } from './lib/log.ts'
-import { createOutbound, type Outbound } from './lib/net/outbound.ts'
+import { openGitPlace } from '../builds/git/place.ts'
+import { createGit, type Git } from '../builds/git/process.ts'
+import type { GitNetwork } from '../builds/git/remote.ts'
+import { unavailable } from '../lib/errors.ts'
+import { exec } from '../lib/exec.ts'
+import type { Log } from '../lib/log.ts'
+import { createOutbound, type Outbound } from '../lib/net/outbound.ts'
 
-const source = new URL('../../examples/hello/', import.meta.url).pathname
+const source = new URL('../../../examples/hello/', import.meta.url).pathname
 export const samplePath = '/samples/hello.git'
 
 /** Access to git hosts: the only address of our own that needs no permission is the sample's. */
@@ -48,7 +48,7 @@ const git = async (folder: string, args: readonly string[]): Promise<void> => {
   if (result.code !== 0) throw new Error(`git ${args[0]} failed: ${result.stderr.trim()}`)
 }
 
-export interface SampleRepository {
+interface SampleRepository {
   path: string
   /** Serves it: clients are not authenticated. */
   git: Git

@@ -5,15 +5,16 @@
  */
 import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
-import type { PreparationLimits } from './builds/preparation-limits.ts'
-import { type DatabaseModules, databaseModulesAt } from './clusters/database-modules.ts'
-import { type ClusterModules, clusterModulesAt } from './clusters/modules.ts'
-import { type VolumeSizes, volumeSizeModes } from './deployments/request/volume-sizes.ts'
-import { domainName } from './lib/net/domain-name.ts'
-import { Secret } from './lib/secret.ts'
-import { type Limits, limitNames, limitSettings, usualLimits, usualPorts } from './limits/limits.ts'
-import { type AcmeSettings, readAcme, tlsSettings } from './settings-acme.ts'
-import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './settings-file.ts'
+import type { PreparationLimits } from '../builds/preparation-limits.ts'
+import { databaseModulesAt } from '../clusters/database-modules.ts'
+import { clusterModulesAt } from '../clusters/modules.ts'
+import { volumeSizeModes } from '../deployments/request/volume-sizes.ts'
+import { domainName } from '../lib/net/domain-name.ts'
+import { Secret } from '../lib/secret.ts'
+import { type Limits, limitNames, limitSettings, usualLimits, usualPorts } from '../limits/limits.ts'
+import { usualAuditDays } from '../store/event-retention.ts'
+import { readAcme, tlsSettings } from './acme.ts'
+import { engineNames, type FileSetting, loadSettingsFile, SettingsError, settingsFileName } from './file.ts'
 import {
   address,
   adminToken,
@@ -40,127 +41,9 @@ import {
   socketPaths,
   text,
   whole,
-} from './settings-values.ts'
-import { usualAuditDays } from './store/event-retention.ts'
+} from './values.ts'
 
-export interface Settings {
-  host: string
-  port: number
-  routerHost: string
-  routerPort: number
-  /** How many processes of the router share its ports: so many at once, or up to so many as their load asks for. */
-  routerProcesses: { least: number; most: number }
-  /** For HTTPS; if undefined, the router serves none. */
-  routerTlsPort: number | undefined
-  /** Of the header Strict-Transport-Security; 0: none. */
-  hstsSeconds: number
-  /** Below which every service has a name; if undefined, below `localhost`. */
-  domain: string | undefined
-  /** Where the router publishes the API. */
-  apiHost: string | undefined
-  /** Where certificates come from, if the router has TLS. */
-  acme: AcmeSettings
-  /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
-  portRange: PortRange
-  /** Further ports of this machine that a service can request; privileged ones only if listed. */
-  extraPorts: readonly PortRange[]
-  /** Of a database on this machine that we reach over TCP. */
-  databasePort: number | undefined
-  /** Absolute. */
-  dataDir: string
-  /** If undefined, we start a server ourselves. May contain a password. */
-  databaseUrl: string | undefined
-  /** If undefined, one is generated at the first start. */
-  adminToken: Secret | undefined
-  /** Whether there is a Docker engine for this server: the one that its default clusters are. */
-  docker: boolean
-  /** Whether the first start deploys the sample. */
-  sample: boolean
-  /** The file of master keys, absolute, one key per line: the first seals, all can open. */
-  masterKeyFile: string
-  outboundAllow: readonly string[]
-  /** Requests per minute per token; 0 disables the limit. */
-  rateLimit: number
-  /** Failed authentications per minute and address; 0 disables the limit. */
-  failedLoginLimit: number
-  /** Requests without a caller per minute: of one address, and of all together; 0 disables a limit. */
-  anonymousLimit: number
-  anonymousTotal: number
-  /** For `/metrics`; if undefined, the operator's token and programs on this machine may read them. */
-  metricsToken: Secret | undefined
-  /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
-  trustedProxies: readonly string[]
-  /** Origins of web pages that may call the API from a browser. */
-  corsOrigins: readonly string[]
-  /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
-  consoleUrl: string | undefined
-  /** Where others reach the API, without a slash at the end; git hosts are told it. */
-  publicUrl: string | undefined
-  /** Limits of one organization; 0 disables a limit. */
-  limits: Limits
-  /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
-  diskReserveMb: number
-  /** How long events of the audit log are kept; 0: for good. */
-  auditDays: number
-  statusVocabulary: 'auto' | 'running' | 'deployment'
-  buildConcurrency: number
-  /** Megabytes that the caches of an organization's build steps may keep on each engine between builds. */
-  buildCacheMb: number
-  /** A DNS resolver for builds; if undefined, the engine's own. */
-  buildDns: string | undefined
-  deployConcurrency: number
-  /** Whether a service with storage needs a cluster whose engine limits the size of volumes. */
-  volumeSizes: VolumeSizes
-  /** How long a deployment waits for an engine that does not answer. */
-  engineWaitSeconds: number
-  gitPollSeconds: number
-  imagePollSeconds: number
-  /** How long an environment of a pull request that nobody pushes to is kept. */
-  previewHours: number
-  /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
-  sleepAfterSeconds: number
-  /** After how many days what a cluster has and the database does not know is removed; 0: never by itself. */
-  orphanDays: number
-  /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
-  scaleUpSeconds: number
-  scaleDownSeconds: number
-  /** Limits for reading a repository for a build and sending its files. */
-  preparation: PreparationLimits
-  /** Of one git process. */
-  gitMemoryMb: number
-  /** Of one push to a repository on this server. */
-  pushMaxMb: number
-  /** Programs that terraform services run, by path; if undefined, found on PATH. */
-  tools: { tofu: string | undefined; terraform: string | undefined; helm: string | undefined }
-  /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
-  kubernetes: {
-    runAs: number | undefined
-    argoNamespace: string
-    ingressClass: string | undefined
-    certIssuer: string | undefined
-    /** Their ingresses have certificates for all hosts. */
-    ingressTls: boolean
-  }
-  /** By which clusters are made at cloud providers; undefined: by none. */
-  clusterModules: ClusterModules | undefined
-  /** By which databases in MANAGED mode are made; undefined: by none. */
-  databaseModules: DatabaseModules | undefined
-  /** The maximum size of an image from a registry. */
-  imageMaxMb: number
-  /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
-  engineImages: readonly string[]
-  /** As Docker's own tools read it; undefined means the local socket. */
-  dockerHost: string | undefined
-  /** Sockets of engines on this machine that a cluster may name. */
-  engineSockets: readonly string[]
-  logLevel: LogLevel
-  /** Seconds before each attempt to deliver an event, counted from the attempt before. */
-  webhookSchedule: readonly number[]
-  /** Whose JWTs are accepted; if undefined, none are. */
-  oidc: Oidc | undefined
-}
-
-export interface Oidc {
+interface Oidc {
   issuer: string
   /** One of these must be in a token's audience; the client's own id, which ID tokens name, is among them. */
   audience: readonly string[]
@@ -171,13 +54,13 @@ export interface Oidc {
 }
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
-export type LogLevel = (typeof logLevels)[number]
 
 const vocabularies = ['auto', 'running', 'deployment'] as const
 
 /** Below the range Linux uses for outgoing connections, above the ports where the engine publishes containers. */
 const usualRange: PortRange = Object.freeze({ first: 30_000, last: 32_767 })
 
+const cores = availableParallelism()
 const minute = 60
 const hour = 3600
 const defaultSchedule = [0, 5, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour]
@@ -218,8 +101,12 @@ const createReader = (env: Environment, file: InFile) => {
     problems.push(`${inFile === undefined ? '' : `${lineOf(inFile)}: `}${name} must be ${parsed}.`)
     return fallback
   }
-  return { names, problems, read }
+  const optional = <T>(name: string, parse: (text: string) => { value: T } | string): T | undefined =>
+    read<T | undefined>(name, undefined, parse)
+  return { names, problems, read, optional }
 }
+
+type Reader = ReturnType<typeof createReader>
 
 /** No service may take its port while it is down. */
 const localPortOf = (url: string | undefined): number | undefined => {
@@ -229,12 +116,10 @@ const localPortOf = (url: string | undefined): number | undefined => {
 }
 
 /** Absent without an issuer; then the other variables are ignored. */
-const readOidc = (read: ReturnType<typeof createReader>['read'], problems: string[]): Oidc | undefined => {
-  const found = read<string | undefined>('SLIPWAY_OIDC_ISSUER', undefined, issuer)
-  const clientId = read<string | undefined>('SLIPWAY_OIDC_CLIENT_ID', undefined, text)
-  const clientSecret = read<Secret | undefined>('SLIPWAY_OIDC_CLIENT_SECRET', undefined, (value) => ({
-    value: new Secret(value),
-  }))
+const readOidc = ({ read, optional, problems }: Reader): Oidc | undefined => {
+  const found = optional('SLIPWAY_OIDC_ISSUER', issuer)
+  const clientId = optional('SLIPWAY_OIDC_CLIENT_ID', text)
+  const clientSecret = optional('SLIPWAY_OIDC_CLIENT_SECRET', (value) => ({ value: new Secret(value) }))
   const named = read<readonly string[]>('SLIPWAY_OIDC_AUDIENCE', [], (value) => ({ value: parts(value) }))
   const adminEmails = read<readonly string[]>('SLIPWAY_OIDC_ADMIN_EMAILS', Object.freeze([]), emails)
   if (found === undefined) return undefined
@@ -244,13 +129,13 @@ const readOidc = (read: ReturnType<typeof createReader>['read'], problems: strin
   return Object.freeze({ issuer: found, audience, adminEmails, clientId, clientSecret })
 }
 
-const readLimits = (read: ReturnType<typeof createReader>['read'], range: PortRange): Limits => {
+const readLimits = (read: Reader['read'], range: PortRange): Limits => {
   const limits = { ...usualLimits, ports: usualPorts(range) }
   for (const name of limitNames) limits[name] = read(limitSettings[name], limits[name], whole(0, 1_000_000_000))
   return Object.freeze(limits)
 }
 
-const readPreparation = (read: ReturnType<typeof createReader>['read']): PreparationLimits =>
+const readPreparation = (read: Reader['read']): PreparationLimits =>
   Object.freeze({
     contextBytes: read('SLIPWAY_CONTEXT_MAX_MB', 500, whole(1, 1_000_000)) * 2 ** 20,
     contextEntries: read('SLIPWAY_CONTEXT_MAX_ENTRIES', 100_000, whole(1, 10_000_000)),
@@ -326,6 +211,143 @@ const refuseUnknown = (file: InFile, known: ReadonlySet<string>): string[] =>
 
 const dataDirOf = (env: Environment): string => resolve(env.SLIPWAY_DATA_DIR?.trim() || '.slipway')
 
+/** Where the server and its router listen, what they work with, and who may reach them. */
+const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file: InFile) => {
+  const port = whole(1, 65535)
+  const dataDir = dataDirOf(env)
+  const docker = read('SLIPWAY_DOCKER', true, onOff)
+  return {
+    host: read('SLIPWAY_HOST', '127.0.0.1', host),
+    port: read('SLIPWAY_PORT', 8080, port),
+    routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
+    routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
+    /** For HTTPS; if undefined, the router serves none. */
+    routerTlsPort: optional('SLIPWAY_ROUTER_TLS_PORT', port),
+    /** How many processes of the router share its ports: so many at once, or up to so many as their load asks for. */
+    routerProcesses: read('SLIPWAY_ROUTER_PROCESSES', { least: 1, most: Math.min(cores, 8) }, processNumbers),
+    /** Of the header Strict-Transport-Security; 0: none. */
+    hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
+    /** Below which every service has a name; if undefined, below `localhost`. */
+    domain: optional('SLIPWAY_DOMAIN', domainName),
+    /** Where the router publishes the API. */
+    apiHost: optional('SLIPWAY_API_HOST', domainName),
+    /** Where certificates come from, if the router has TLS. */
+    acme: readAcme(read, problems),
+    /** Ports of this machine for the TCP and UDP ports of services, both ends included. */
+    portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
+    /** Further ports of this machine that a service can request; privileged ones only if listed. */
+    extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
+    /** Of a database on this machine that we reach over TCP. */
+    databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
+    /** Absolute. */
+    dataDir,
+    /** If undefined, we start a server ourselves. May contain a password. */
+    databaseUrl: optional('DATABASE_URL', databaseUrl),
+    /** If undefined, one is generated at the first start. */
+    adminToken: optional('SLIPWAY_ADMIN_TOKEN', adminToken),
+    /** Whether there is a Docker engine for this server: the one that its default clusters are. */
+    docker,
+    /** Whether the first start deploys the sample. */
+    sample: read('SLIPWAY_SAMPLE', docker, onOff),
+    /** The file of master keys, absolute, one key per line: the first seals, all can open. */
+    masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
+    outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
+    /** Requests per minute per token; 0 disables the limit. */
+    rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
+    /** Failed authentications per minute and address; 0 disables the limit. */
+    failedLoginLimit: read('SLIPWAY_FAILED_LOGIN_LIMIT', 30, whole(0, 1_000_000)),
+    /** Requests without a caller per minute: of one address, and of all together; 0 disables a limit. */
+    anonymousLimit: read('SLIPWAY_ANONYMOUS_LIMIT', 6000, whole(0, 1_000_000)),
+    anonymousTotal: read('SLIPWAY_ANONYMOUS_TOTAL', 30_000, whole(0, 10_000_000)),
+    /** For `/metrics`; if undefined, the operator's token and programs on this machine may read them. */
+    metricsToken: optional('SLIPWAY_METRICS_TOKEN', adminToken),
+    /** Proxies in front of us, as addresses or networks: their forwarding headers are trusted. */
+    trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
+    /** Origins of web pages that may call the API from a browser. */
+    corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
+    /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
+    consoleUrl: optional('SLIPWAY_CONSOLE_URL', pageAddress),
+    /** Where others reach the API, without a slash at the end; git hosts are told it. */
+    publicUrl: optional('SLIPWAY_PUBLIC_URL', pageAddress),
+  }
+}
+
+/** How the work is done, and how much of it. */
+const readWork = (reader: Reader, range: PortRange) => {
+  const { read, optional } = reader
+  const concurrency = whole(1, 1000)
+  return {
+    /** Limits of one organization; 0 disables a limit. */
+    limits: readLimits(read, range),
+    /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
+    diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
+    /** How long events of the audit log are kept; 0: for good. */
+    auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
+    statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
+    buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
+    /** Megabytes that the caches of an organization's build steps may keep on each engine between builds. */
+    buildCacheMb: read('SLIPWAY_BUILD_CACHE_MB', 5120, whole(0, 1_000_000_000)),
+    /** A DNS resolver for builds; if undefined, the engine's own. */
+    buildDns: optional('SLIPWAY_BUILD_DNS', address),
+    deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
+    /** Whether a service with storage needs a cluster whose engine limits the size of volumes. */
+    volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
+    /** How long a deployment waits for an engine that does not answer. */
+    engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
+    gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
+    imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
+    /** How long an environment of a pull request that nobody pushes to is kept. */
+    previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
+    /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
+    sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
+    /** After how many days what a cluster has and the database does not know is removed; 0: never by itself. */
+    orphanDays: read('SLIPWAY_ORPHANS_REMOVE_AFTER_DAYS', 0, whole(0, 3650)),
+    /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
+    scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
+    scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
+    /** Limits for reading a repository for a build and sending its files. */
+    preparation: readPreparation(read),
+    /** Of one git process. */
+    gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
+    /** Of one push to a repository on this server. */
+    pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),
+    /** Programs that terraform services run, by path; if undefined, found on PATH. */
+    tools: Object.freeze({
+      tofu: optional('SLIPWAY_TOFU', path),
+      terraform: optional('SLIPWAY_TERRAFORM', path),
+      helm: optional('SLIPWAY_HELM', path),
+    }),
+    /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
+    kubernetes: Object.freeze({
+      runAs: optional('SLIPWAY_KUBERNETES_RUN_AS', whole(1, 2_147_483_647)),
+      ingressClass: optional('SLIPWAY_KUBERNETES_INGRESS_CLASS', objectName),
+      certIssuer: optional('SLIPWAY_KUBERNETES_CERT_ISSUER', objectName),
+      /** Their ingresses have certificates for all hosts. */
+      ingressTls: read('SLIPWAY_KUBERNETES_INGRESS_TLS', false, onOff),
+      argoNamespace: read('SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE', 'argocd', objectName),
+    }),
+    /** By which clusters are made at cloud providers; undefined: by none. */
+    clusterModules: optional('SLIPWAY_CLUSTER_MODULES', clusterModulesAt),
+    /** By which databases in MANAGED mode are made; undefined: by none. */
+    databaseModules: optional('SLIPWAY_DATABASE_MODULES', databaseModulesAt),
+    /** The maximum size of an image from a registry. */
+    imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
+    /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
+    engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
+    /** Sockets of engines on this machine that a cluster may name. */
+    engineSockets: read<readonly string[]>('SLIPWAY_ENGINE_SOCKETS', Object.freeze([]), socketPaths),
+    /** As Docker's own tools read it; undefined means the local socket. */
+    dockerHost: optional('DOCKER_HOST', dockerHost),
+    logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
+    /** Seconds before each attempt to deliver an event, counted from the attempt before. */
+    webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),
+    /** Whose JWTs are accepted; if undefined, none are. */
+    oidc: readOidc(reader),
+  }
+}
+
+export type Settings = ReturnType<typeof readPlaces> & ReturnType<typeof readWork>
+
 /**
  * Throws `SettingsError` with every problem. Unknown names that begin with SLIPWAY_ become warnings; in the file, every
  * unknown name is a problem.
@@ -334,86 +356,11 @@ export const parseSettings = (
   env: Environment,
   file: InFile = new Map(),
 ): { settings: Settings; warnings: string[] } => {
-  const { names, problems, read } = createReader(env, file)
-  const cores = availableParallelism()
-  const port = whole(1, 65535)
-  const concurrency = whole(1, 1000)
-  const dataDir = dataDirOf(env)
+  const reader = createReader(env, file)
+  const { names, problems } = reader
   names.add('SLIPWAY_DATA_DIR')
-  const docker = read('SLIPWAY_DOCKER', true, onOff)
-  const range = read('SLIPWAY_PORT_RANGE', usualRange, portRange)
-  const settings: Settings = {
-    host: read('SLIPWAY_HOST', '127.0.0.1', host),
-    port: read('SLIPWAY_PORT', 8080, port),
-    routerHost: read('SLIPWAY_ROUTER_HOST', '127.0.0.1', host),
-    routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
-    routerTlsPort: read<number | undefined>('SLIPWAY_ROUTER_TLS_PORT', undefined, port),
-    routerProcesses: read('SLIPWAY_ROUTER_PROCESSES', { least: 1, most: Math.min(cores, 8) }, processNumbers),
-    hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
-    domain: read<string | undefined>('SLIPWAY_DOMAIN', undefined, domainName),
-    apiHost: read<string | undefined>('SLIPWAY_API_HOST', undefined, domainName),
-    acme: readAcme(read, problems),
-    portRange: range,
-    extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
-    databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
-    dataDir,
-    databaseUrl: read<string | undefined>('DATABASE_URL', undefined, databaseUrl),
-    adminToken: read<Secret | undefined>('SLIPWAY_ADMIN_TOKEN', undefined, adminToken),
-    docker,
-    sample: read('SLIPWAY_SAMPLE', docker, onOff),
-    masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
-    outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),
-    rateLimit: read('SLIPWAY_RATE_LIMIT', 600, whole(0, 1_000_000)),
-    failedLoginLimit: read('SLIPWAY_FAILED_LOGIN_LIMIT', 30, whole(0, 1_000_000)),
-    anonymousLimit: read('SLIPWAY_ANONYMOUS_LIMIT', 6000, whole(0, 1_000_000)),
-    anonymousTotal: read('SLIPWAY_ANONYMOUS_TOTAL', 30_000, whole(0, 10_000_000)),
-    metricsToken: read<Secret | undefined>('SLIPWAY_METRICS_TOKEN', undefined, adminToken),
-    trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
-    corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
-    consoleUrl: read<string | undefined>('SLIPWAY_CONSOLE_URL', undefined, pageAddress),
-    publicUrl: read<string | undefined>('SLIPWAY_PUBLIC_URL', undefined, pageAddress),
-    limits: readLimits(read, range),
-    diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
-    auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
-    statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
-    buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
-    buildCacheMb: read('SLIPWAY_BUILD_CACHE_MB', 5120, whole(0, 1_000_000_000)),
-    buildDns: read<string | undefined>('SLIPWAY_BUILD_DNS', undefined, address),
-    deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),
-    volumeSizes: read('SLIPWAY_VOLUME_SIZES', 'auto', oneOf(volumeSizeModes)),
-    engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
-    gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
-    imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
-    previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
-    sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
-    orphanDays: read('SLIPWAY_ORPHANS_REMOVE_AFTER_DAYS', 0, whole(0, 3650)),
-    scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
-    scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
-    preparation: readPreparation(read),
-    gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
-    pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),
-    tools: Object.freeze({
-      tofu: read<string | undefined>('SLIPWAY_TOFU', undefined, path),
-      terraform: read<string | undefined>('SLIPWAY_TERRAFORM', undefined, path),
-      helm: read<string | undefined>('SLIPWAY_HELM', undefined, path),
-    }),
-    kubernetes: Object.freeze({
-      runAs: read<number | undefined>('SLIPWAY_KUBERNETES_RUN_AS', undefined, whole(1, 2_147_483_647)),
-      ingressClass: read<string | undefined>('SLIPWAY_KUBERNETES_INGRESS_CLASS', undefined, objectName),
-      certIssuer: read<string | undefined>('SLIPWAY_KUBERNETES_CERT_ISSUER', undefined, objectName),
-      ingressTls: read('SLIPWAY_KUBERNETES_INGRESS_TLS', false, onOff),
-      argoNamespace: read('SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE', 'argocd', objectName),
-    }),
-    clusterModules: read<ClusterModules | undefined>('SLIPWAY_CLUSTER_MODULES', undefined, clusterModulesAt),
-    databaseModules: read<DatabaseModules | undefined>('SLIPWAY_DATABASE_MODULES', undefined, databaseModulesAt),
-    imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
-    engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),
-    engineSockets: read<readonly string[]>('SLIPWAY_ENGINE_SOCKETS', Object.freeze([]), socketPaths),
-    dockerHost: read<string | undefined>('DOCKER_HOST', undefined, dockerHost),
-    logLevel: read('SLIPWAY_LOG_LEVEL', 'info', oneOf(logLevels)),
-    webhookSchedule: read<readonly number[]>('SLIPWAY_WEBHOOK_SCHEDULE', Object.freeze(defaultSchedule), schedule),
-    oidc: readOidc(read, problems),
-  }
+  const places = readPlaces(reader, env, file)
+  const settings: Settings = { ...places, ...readWork(reader, places.portRange) }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
   const isGiven = (name: string): boolean => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''

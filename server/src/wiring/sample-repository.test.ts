@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createOutbound, OutboundRefused } from './lib/net/outbound.ts'
+import { createOutbound, OutboundRefused } from '../lib/net/outbound.ts'
 import { reachSample } from './sample-repository.ts'
 
 test('our own address is open to git for the sample, and for nothing beside it', async () => {

@@ -4,9 +4,9 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
-import { usualLimits } from './limits/limits.ts'
+import { usualLimits } from '../limits/limits.ts'
+import { SettingsError } from './file.ts'
 import { parseSettings, type Settings } from './settings.ts'
-import { SettingsError } from './settings-file.ts'
 
 const problemsOf = (env: Record<string, string>): readonly string[] => {
   try {

@@ -1,15 +1,16 @@
-/** Starts the router and the database, then all that works with them (app-parts.ts). */
-import { type App, startParts } from './app-parts.ts'
+/** Starts the router and the database, then all that works with them (services.ts). */
+
+import { createLog, type Log } from '../lib/log.ts'
+import { watchTurns } from '../lib/loop-turns.ts'
+import { createRouter } from '../router/control/client.ts'
+import type { Router } from '../router/router.ts'
+import type { Settings } from '../settings/settings.ts'
+import { connect, type Database, migrate } from '../store/database.ts'
+import { startPostgres } from '../store/postgres/postgres.ts'
 import { openDataDirectory } from './data-directory.ts'
-import { createLog, type Log } from './lib/log.ts'
-import { watchTurns } from './lib/loop-turns.ts'
 import { tryAddresses } from './listen-addresses.ts'
 import { claimDataDirectory } from './process-file.ts'
-import { createRouter } from './router/control/client.ts'
-import type { Router } from './router/router.ts'
-import type { Settings } from './settings.ts'
-import { connect, type Database, migrate } from './store/database.ts'
-import { startPostgres } from './store/postgres/postgres.ts'
+import { type App, startParts } from './services.ts'
 
 export type { App }
 

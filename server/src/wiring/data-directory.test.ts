@@ -3,12 +3,12 @@ import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, write
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { exec } from '../lib/exec.ts'
 import { checkOwner, isFake, openDataDirectory } from './data-directory.ts'
-import { exec } from './lib/exec.ts'
 
 const isRoot = process.getuid?.() === 0
-const reset = new URL('./programs/reset.ts', import.meta.url).pathname
-const stop = new URL('./programs/stop.ts', import.meta.url).pathname
+const reset = new URL('../programs/reset.ts', import.meta.url).pathname
+const stop = new URL('../programs/stop.ts', import.meta.url).pathname
 
 const newFolder = (t: TestContext): string => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-data-'))

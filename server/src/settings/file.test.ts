@@ -3,8 +3,8 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { loadSettingsFile, parseSettingsFile, SettingsError } from './file.ts'
 import { parseSettings } from './settings.ts'
-import { loadSettingsFile, parseSettingsFile, SettingsError } from './settings-file.ts'
 
 const problemsOf = (run: () => unknown): readonly string[] => {
   try {

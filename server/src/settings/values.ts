@@ -4,8 +4,8 @@
  */
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
-import { parseAllowList } from './lib/net/address-policy.ts'
-import { Secret } from './lib/secret.ts'
+import { parseAllowList } from '../lib/net/address-policy.ts'
+import { Secret } from '../lib/secret.ts'
 
 export interface PortRange {
   first: number

@@ -28,7 +28,7 @@ export interface FileSetting {
   line: number
 }
 
-export interface SettingsFile {
+interface SettingsFile {
   settings: ReadonlyMap<string, FileSetting>
   problems: string[]
 }
