@@ -6,7 +6,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { Builder, BuildRequest, ImageBuilder } from './builder.ts'
 import { partOf, type Sources } from './sources.ts'
 
-export interface BuilderParts {
+interface BuilderParts {
   sources: Sources
   missingTool: Builder['missingTool']
   toolVersions: Builder['toolVersions']

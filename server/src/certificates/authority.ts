@@ -40,7 +40,7 @@ export interface CertificateAuthority {
  * `silent`: nothing came, or nothing useful; `limited`: it wants to be left alone for a while; `gone`: it does not know
  * the order any more; `refused`: anything else.
  */
-export type ProblemKind = 'silent' | 'limited' | 'gone' | 'refused'
+type ProblemKind = 'silent' | 'limited' | 'gone' | 'refused'
 
 /** Every call rejects with this. Its message is a sentence for people. */
 export class AuthorityProblem extends Error {

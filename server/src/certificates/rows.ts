@@ -170,7 +170,7 @@ export const countCertificates = async (db: Queryable, organizationId: string): 
   return row!.count
 }
 
-export interface Usage {
+interface Usage {
   /** Hosts of the organization that have a certificate or an order. */
   certificates: number
   /** Its orders of the last day. */
@@ -227,7 +227,7 @@ export const noteChallenge = (database: Database, wanted: Wanted, challenge: Cha
     if (kind === 'dns-01') await noteRecord(tx, { name: challengeName(wanted.host), value })
   })
 
-export interface Issued {
+interface Issued {
   chain: string
   sealedKey: string
   notBefore: Date
@@ -246,7 +246,7 @@ export const noteIssued = (database: Database, wanted: Wanted, issued: Issued): 
     [issued.chain, issued.sealedKey, issued.notBefore, issued.notAfter, issued.nextAt],
   )
 
-export interface Failed {
+interface Failed {
   problem: Problem
   nextAt: Date
   failures: number

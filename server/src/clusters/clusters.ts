@@ -66,7 +66,7 @@ export interface Clusters {
   close(): Promise<void>
 }
 
-export interface ClustersParts {
+interface ClustersParts {
   database: Queryable
   /** The engine of this machine; null where there is none. */
   runtime: Runtime | null

@@ -33,7 +33,7 @@ export interface ConnectedParts extends WorkParts {
   services: KubernetesServices
 }
 
-export interface Connected {
+interface Connected {
   all(): Cluster[]
   /** Undefined for one that this server does not reach. */
   find(clusterId: string): Promise<Cluster | undefined>

@@ -23,8 +23,8 @@ const providers = [...moduleProviders, 'ON_PREMISE'] as const
 const types = ['POSTGRESQL', 'MYSQL', 'MONGODB', 'REDIS'] as const
 
 /** What a module tells of a database. What it does not name is as usual for the type. */
-export const databaseOutputs = ['host', 'port', 'login', 'password', 'database'] as const
-export type DatabaseOutput = (typeof databaseOutputs)[number]
+const databaseOutputs = ['host', 'port', 'login', 'password', 'database'] as const
+type DatabaseOutput = (typeof databaseOutputs)[number]
 
 export interface DatabaseModule extends ToolModule {
   outputs: Readonly<Partial<Record<DatabaseOutput, string>> & { host: string; password: string }>
@@ -37,7 +37,7 @@ export interface DatabaseModule extends ToolModule {
 export type DatabaseModules = Readonly<Record<string, Readonly<Record<string, DatabaseModule>>>>
 
 /** Of a database of the API: digits and dots. */
-export const databaseVersion = /^\d{1,4}(\.\d{1,4}){0,2}$/
+const databaseVersion = /^\d{1,4}(\.\d{1,4}){0,2}$/
 export const instanceTypeText = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 
 const isListOf = (value: unknown, each: RegExp): boolean =>

@@ -4,7 +4,7 @@ import type { EngineConnection } from '../lib/docker/engine-connection.ts'
 import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { EngineFacts, Engines } from './engines.ts'
 
-export interface DockerEnginesOptions {
+interface DockerEnginesOptions {
   /** The engine of the default cluster; null where that is no Docker engine. */
   own: EngineConnection | null
   pin: Pin

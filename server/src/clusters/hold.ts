@@ -37,7 +37,7 @@ export interface Holding {
   stop(): Promise<void>
 }
 
-export interface HoldingParts extends WorkParts {
+interface HoldingParts extends WorkParts {
   database: Database
   clusters: Clusters
 }

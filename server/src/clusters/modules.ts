@@ -14,10 +14,10 @@ export const moduleProviders = ['AWS', 'GCP', 'AZURE', 'SCW'] as const
 export type ModuleProvider = (typeof moduleProviders)[number]
 
 /** What one input of a module is given: a field of what it makes, by its JSON pointer, or a value of the operator. */
-export type ModuleInput = string | { value: unknown }
+type ModuleInput = string | { value: unknown }
 
 /** Names of the module's outputs. */
-export interface ModuleOutputs {
+interface ModuleOutputs {
   kubeconfig?: string
   host?: string
   ca?: string
@@ -47,7 +47,7 @@ export interface ClusterModule extends ToolModule {
 
 export type ClusterModules = Readonly<Partial<Record<ModuleProvider, ClusterModule>>>
 
-export const isFolder = ({ source }: Pick<ToolModule, 'source'>): boolean => isAbsolute(source)
+const isFolder = ({ source }: Pick<ToolModule, 'source'>): boolean => isAbsolute(source)
 
 export type Fields = Record<string, unknown>
 
@@ -57,7 +57,7 @@ export const isFields = (value: unknown): value is Fields =>
 export const outputName = /^[A-Za-z_][\w-]{0,99}$/
 // What a template of the tool would begin with is in no address.
 const address = /^(?!.*[$%]\{)[!-~]{1,1000}$/
-export const versionText = /^[\w.+-]{1,64}$/
+const versionText = /^[\w.+-]{1,64}$/
 const pointer = /^(\/[^/]{1,200}){0,10}$/
 const longestMinutes = 24 * 60
 
@@ -209,7 +209,7 @@ export const readsField = ({ inputs }: Pick<ToolModule, 'inputs'>, field: string
   return pointers.some((each) => each.startsWith(`${field}/`)) ? 'some' : 'nothing'
 }
 
-export interface ModuleFile {
+interface ModuleFile {
   path: string
   content: string
 }

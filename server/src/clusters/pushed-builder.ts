@@ -32,7 +32,7 @@ export interface PushParts {
   registry(organizationId: string, registryId: string): Promise<RegistryPlace | null>
 }
 
-export interface PushedBuilderParts extends PushParts {
+interface PushedBuilderParts extends PushParts {
   database: Queryable
   /** The cluster of a row. */
   of(clusterId: string): Promise<Cluster>

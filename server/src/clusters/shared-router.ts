@@ -23,7 +23,7 @@ export interface SharedRouter extends Router {
   hearTls(learn: (host: string) => Promise<void>): void
 }
 
-export interface SharedRouterParts extends ServersParts {
+interface SharedRouterParts extends ServersParts {
   own: Router
   servers: Servers
 }

@@ -85,7 +85,7 @@ const orNameTaken = async <T>(writing: Promise<T>): Promise<T> =>
     throw error
   })
 
-export interface StageText {
+interface StageText {
   name: string
   description?: string | null
 }

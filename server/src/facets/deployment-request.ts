@@ -70,7 +70,7 @@ export const serviceToDeploy = (id: string, sent: Record<string, unknown>): Serv
   }
 }
 
-export interface ActionRequest {
+interface ActionRequest {
   environmentId: string
   action: DeploymentAction
   wholeEnvironment?: boolean

@@ -17,14 +17,14 @@ export const labelNames = [
 export type LabelName = (typeof labelNames)[number]
 export type Labels = Readonly<Record<LabelName, string>>
 
-export interface LabelMatch {
+interface LabelMatch {
   label: LabelName
   /** One of them, or none of them. */
   is: boolean
   values: string[]
 }
 
-export interface TextMatch {
+interface TextMatch {
   text: string
   contained: boolean
 }

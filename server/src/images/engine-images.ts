@@ -8,7 +8,7 @@ import { ownerOf, tagPrefix } from './tags.ts'
 
 const pullDeadlineMs = 60 * 60_000
 
-export interface ImageDetail {
+interface ImageDetail {
   Id: string
   /** `name@sha256:…` for each name that it was pulled by. */
   RepoDigests: string[] | null

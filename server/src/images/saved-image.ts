@@ -21,14 +21,14 @@ export interface TakenLayer {
   diffId: string | null
 }
 
-export interface SavedImage {
+interface SavedImage {
   config: Buffer
   /** The lowest first. */
   layers: readonly TakenLayer[]
 }
 
 /** Takes the bytes of one layer, to their end. The name tells its content. */
-export type TakeLayer = (name: string, bytes: AsyncIterable<Buffer>) => Promise<TakenLayer>
+type TakeLayer = (name: string, bytes: AsyncIterable<Buffer>) => Promise<TakenLayer>
 
 const mostEntries = 2000
 /** Kept until the archive says what they are. */

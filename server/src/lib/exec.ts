@@ -12,7 +12,7 @@ export interface ExecResult {
  * What happens to standard output beyond the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output
  * that is parsed. `front` and `end`: that part of it is kept, for output that people read.
  */
-export type Overflow = 'fail' | 'front' | 'end'
+type Overflow = 'fail' | 'front' | 'end'
 
 export interface ExecOptions {
   cwd?: string

@@ -21,7 +21,7 @@ const lookMs = 60_000
 const patienceMs = 2000
 
 /** A disk that must not run full. */
-export interface FreeSpace {
+interface FreeSpace {
   place: 'data' | 'engine'
   freeBytes: number
   isLow: boolean

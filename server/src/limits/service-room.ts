@@ -8,7 +8,7 @@ import { type Limits, limitCode, limitReached, limitSentence, takeTurns } from '
 
 const counted = ['services', 'memoryMb', 'cpuMillicores', 'volumes', 'volumeGb'] as const
 
-export type ServiceUse = Pick<Limits, (typeof counted)[number]>
+type ServiceUse = Pick<Limits, (typeof counted)[number]>
 
 /** Sums of bigint are numeric, which comes as text: these are small enough for numbers. */
 const sums = `count(*)::int as services, coalesce(sum(memory_mb), 0)::float8 as "memoryMb",

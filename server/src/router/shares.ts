@@ -42,7 +42,7 @@ export interface Shares {
 }
 
 /** Of connections whose requests have not said yet whom they are for. */
-export const nobody = ''
+const nobody = ''
 
 /** Where everybody has some idle ones, one is soon found. */
 const mostTries = 8

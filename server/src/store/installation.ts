@@ -46,7 +46,7 @@ export const savePublishedHost = async (database: Database, host: string): Promi
 const textSql = (name: string): string => `(select value from installation where name = '${name}')`
 
 /** SQL for the domain below which services have their names. */
-export const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
+const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
 
 /**
  * SQL for that of a cluster's row: the hosts of a Kubernetes cluster lead to its own ingress, so that they are below a

@@ -8,7 +8,7 @@ import type { Queryable } from './database.ts'
 import type { RecordSql } from './tree.ts'
 
 /** A row of a list, plus what `columns` selects. */
-export interface ListRow {
+interface ListRow {
   id: string
   name: string
   organizationId: string
@@ -27,7 +27,7 @@ export interface ListForm {
   write(row: ListRow): string
 }
 
-export interface LongList {
+interface LongList {
   /** `{"results":[…]}` of a parent's rows and its version; null when the organization has no such parent. */
   read(db: Queryable, parentId: string, organizationId: string): Promise<{ text: string; version: string } | null>
   /** The version alone, as SQL over the parent `n`; $2 is the organization. */

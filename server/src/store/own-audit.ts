@@ -5,7 +5,7 @@ import { newId } from '../lib/ids.ts'
 import type { Queryable } from './database.ts'
 import { type Audit, writeAudit } from './tree.ts'
 
-export interface OwnAudit {
+interface OwnAudit {
   actor: 'OPERATOR' | 'SYSTEM'
   /** Which setting, program or part of the server it was. */
   by: string

@@ -17,7 +17,7 @@ export interface NamesInSettings {
   oidc?: { issuer: string } | undefined
 }
 
-export interface ReservedHost {
+interface ReservedHost {
   host: string
   /** See migration 0042. */
   use: 'PLATFORM' | 'SERVICES' | 'OPERATOR'

@@ -136,7 +136,7 @@ const auditSql = (first: number, original = `$${first + 13}::jsonb`): string => 
     ${original}, clock_timestamp() from n`
 }
 
-export interface NewNode {
+interface NewNode {
   id: string
   organizationId: string
   parentId: string | null

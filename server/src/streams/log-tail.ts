@@ -15,7 +15,7 @@ interface Row {
   chunk: string
 }
 
-export interface LogSource<R extends Row> {
+interface LogSource<R extends Row> {
   /** Streams with the same key share the reads. */
   key: string
   environmentId: string

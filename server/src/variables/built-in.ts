@@ -39,7 +39,7 @@ export interface BuiltInService {
 }
 
 /** Where an environment runs. */
-export interface BuiltInCluster {
+interface BuiltInCluster {
   name: string
   provider: string
   region: string

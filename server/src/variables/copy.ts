@@ -26,7 +26,7 @@ interface Row {
   secret_manager_access_id: string | null
 }
 
-export interface Copying {
+interface Copying {
   organizationId: string
   /** Places whose variables are copied, with the places of the copies. */
   places: ReadonlyMap<string, string>

@@ -1,7 +1,7 @@
 /** The text of a `.env` file as keys and values. Pure. */
 import { invalidField } from '../lib/errors.ts'
 
-export interface DotenvEntry {
+interface DotenvEntry {
   key: string
   value: string
 }

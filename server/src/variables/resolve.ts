@@ -4,10 +4,10 @@
  */
 
 /** From the widest to the narrowest: BUILT_IN, PROJECT, ENVIRONMENT, then the service's own (APPLICATION …). */
-export type VariableScope = string
+type VariableScope = string
 
 /** What decides which row is in effect, and where its value comes from. */
-export interface TraceableVariable {
+interface TraceableVariable {
   id: string
   key: string
   scope: VariableScope

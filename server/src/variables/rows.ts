@@ -100,7 +100,7 @@ const openService = async (
 }
 
 /** Commits that are being deployed, by service: it sees its own, not that of the version before. */
-export type Commits = Readonly<Record<string, string>>
+type Commits = Readonly<Record<string, string>>
 
 /** Services by their environment, secrets opened: once, however many of them ask for their neighbours. */
 const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: Loaded, commits: Commits) => {
@@ -123,7 +123,7 @@ export interface LoadedVariables extends ResolvedVariables {
 }
 
 /** With values in place of references. */
-export interface FilledVariables extends ResolvedVariables {
+interface FilledVariables extends ResolvedVariables {
   leftOut: string[]
   external: (ExternalReference & { value: string })[]
   /** As it is written down: with the references. */

@@ -6,7 +6,7 @@ import type { Sealer } from '../store/keys/seal.ts'
 import type { AttemptResult, ClaimedDelivery, Settlement } from './queue.ts'
 import { messageId, signHeaders } from './sign.ts'
 
-export interface AttemptParts {
+interface AttemptParts {
   sealer: Sealer
   outbound: Outbound
   clock: Clock
@@ -61,7 +61,7 @@ const compose = async (parts: AttemptParts, claimed: ClaimedDelivery) => {
 
 const storedBodyLength = 1024
 
-export interface Attempt {
+interface Attempt {
   result: AttemptResult
   retryAfter: string | null
 }

@@ -77,13 +77,13 @@ const nextDueSql = `
     )) - clock_timestamp()) * 1000)::float8 as wait
   from receivers r where r.webhook_id is not null`
 
-export interface ClaimLimits {
+interface ClaimLimits {
   leaseSeconds: number
   perWebhook: number
   rows: number
 }
 
-export interface Claim {
+interface Claim {
   claimed: ClaimedDelivery[]
   /** Milliseconds until a row that is not due becomes due or a lease ends; null when nothing waits. */
   nextDueMs: number | null

@@ -22,7 +22,7 @@ export interface KeyedQueueOptions {
   run(key: string, signal: AbortSignal): Promise<number | undefined> | Promise<void>
 }
 
-export interface KeyedQueue {
+interface KeyedQueue {
   /**
    * Makes a key due, at once or in `inMs`. One that is due sooner stays so; one that waits for its backoff is moved
    * forward, because something happened to it.

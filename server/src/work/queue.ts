@@ -53,7 +53,7 @@ const takeNext = (placeOf: (environmentId: string) => string): string => `with b
   and state = 'QUEUED'
   returning ${columns}`
 
-export interface ClaimOptions {
+interface ClaimOptions {
   /** Organizations this worker claimed for, the last one last. */
   served?: readonly string[]
   /** Places that take no more of the queue. */

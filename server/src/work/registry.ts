@@ -5,7 +5,7 @@
 import { beginWork } from '../lib/loop-turns.ts'
 import type { Clock } from '../lib/time/clock.ts'
 
-export interface WorkFigures {
+interface WorkFigures {
   name: string
   /** For work that is done per cluster. */
   cluster?: string | undefined
@@ -21,7 +21,7 @@ export interface WorkFigures {
 }
 
 /** How a work reports. */
-export interface WorkReport {
+interface WorkReport {
   /** A run begins; call the returned function when it ends, with the error if it failed. */
   begin(): (error?: unknown) => void
   /** The work has ended. Its figures are kept, but those of a cluster are removed with its last work. */

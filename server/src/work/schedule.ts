@@ -146,7 +146,7 @@ export const askForRun = async (
 }
 
 /** A new run, and those that it replaces, whose executions must be ended. */
-export interface Begun {
+interface Begun {
   run: RunClaim
   replaced: string[]
 }
@@ -207,7 +207,7 @@ export const prolongRuns = async (
 const finished = `select id from task_run where service_id = $1 and name = $2 and state`
 
 /** How a run ended. */
-export interface RunEnd {
+interface RunEnd {
   error: { code: string; message: string } | null
   /** Null if its program did not end. */
   exitCode: number | null

@@ -4,7 +4,7 @@
  */
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
 export type Scope = (typeof scopes)[number]
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 export const modes = ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'] as const
 export const clusterLevels = ['VIEWER', 'ENV_CREATOR', 'ADMIN'] as const
@@ -21,7 +21,7 @@ export const builtInRoles = {
   billing: '00000000-0000-4000-8000-000000000004',
   viewer: '00000000-0000-4000-8000-000000000005',
 } as const
-export type BuiltIn = keyof typeof builtInRoles
+type BuiltIn = keyof typeof builtInRoles
 
 export interface ProjectGrant {
   isAdmin: boolean
@@ -58,7 +58,7 @@ export interface Place {
   clusterId: string | null
 }
 
-export type Decision = 'allowed' | 'forbidden' | 'hidden'
+type Decision = 'allowed' | 'forbidden' | 'hidden'
 
 /** The areas of the product that an operation can belong to. */
 export const areas = [

@@ -10,12 +10,12 @@ import type { Principal } from '../auth/principal.ts'
 import { type Assets, readAssets } from './assets.ts'
 import { isOwnPage, type OpenedSession, refuseOpenly, type Sessions } from './sessions.ts'
 
-export const assetsPath = '/assets'
-export const sessionPath = '/console/session'
+const assetsPath = '/assets'
+const sessionPath = '/console/session'
 const maxBodyBytes = 16 * 1024
 const maxTextLength = 8192
 
-export interface ConsoleParts {
+interface ConsoleParts {
   /** People can sign in at an issuer. */
   hasIssuer: boolean
   /** Where the build is; absent: no page, only sessions. */

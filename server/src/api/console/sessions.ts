@@ -34,7 +34,7 @@ const cacheMs = 60_000
 const cacheSize = 10_000
 
 /** What a request carries of a session; neither half has been looked at yet. */
-export interface Halves {
+interface Halves {
   cookie: string
   key: string
 }

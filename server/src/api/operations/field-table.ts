@@ -7,9 +7,9 @@ import { type FieldRow, fieldsOf } from './fields.ts'
 import type { Operation } from './operation.ts'
 
 /** A Docker engine, or a cluster that is only recorded: this server has no runtime for it. */
-export type ClusterKind = 'docker' | 'record'
+type ClusterKind = 'docker' | 'record'
 
-export type Counts = Record<Effect, number>
+type Counts = Record<Effect, number>
 
 const services = new Set(['Application', 'ArgoCdApp', 'Container', 'Database', 'Helm', 'Job', 'Terraform'])
 
@@ -29,7 +29,7 @@ export const resourceOf = ({ tag }: Operation): string => {
 const kept = new Set(['/name', '/description', '/icon_uri'])
 
 /** On a cluster that is only recorded, what would act with a deployment is refused with that deployment. */
-export const effectOn = (cluster: ClusterKind, row: FieldRow): Effect => {
+const effectOn = (cluster: ClusterKind, row: FieldRow): Effect => {
   if (cluster === 'docker' || row.effect !== 'acts') return row.effect
   const { method } = row.operation
   const deploys = services.has(resourceOf(row.operation)) && method !== 'GET' && method !== 'DELETE'
@@ -64,7 +64,7 @@ export const resourceFields = (operations: readonly Operation[]): ResourceField[
   return [...found.values()]
 }
 
-export const countEffects = (fields: readonly ResourceField[], cluster: ClusterKind): Counts => {
+const countEffects = (fields: readonly ResourceField[], cluster: ClusterKind): Counts => {
   const counts: Counts = { acts: 0, refused: 0, recorded: 0, discarded: 0 }
   for (const field of fields) counts[field[cluster]] += 1
   return counts

@@ -6,7 +6,7 @@ import { abilityWords } from '../../deployments/request/refusals.ts'
 import type { Ability } from '../../runtimes/runtime.ts'
 import type { ResourceField } from './field-table.ts'
 
-export interface Becomes {
+interface Becomes {
   /** As in docs/guides/fields.md. */
   resources: readonly string[]
   /** Fields, or their beginning before `…`. */

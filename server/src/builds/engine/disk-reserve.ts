@@ -20,7 +20,7 @@ const freeMb = async (folder: string): Promise<number | null> => {
   }
 }
 
-export interface DiskReserveParts {
+interface DiskReserveParts {
   engine: Engine
   /** Whether the engine runs on this machine: another's disk is not seen from here. */
   isLocal: boolean

@@ -17,7 +17,7 @@ const algorithms: Record<string, number> = { sha256: 64, sha384: 96, sha512: 128
 /** What a URL whose path ends in nothing becomes, as in BuildKit. */
 const unnamed = '__unnamed__'
 
-export interface SavedFile {
+interface SavedFile {
   sizeBytes: number
   read(): Readable
 }

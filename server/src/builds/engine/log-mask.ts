@@ -33,7 +33,7 @@ const formsOf = (value: string): string[] => {
   return [...forms, base64.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')]
 }
 
-export interface Masker {
+interface Masker {
   /** The text that can be shown so far; the start of a possible secret is held back. */
   write(text: string): string
   /** What was held back. */

@@ -23,7 +23,7 @@ export interface OwnFile {
   mode: number
 }
 
-export interface VolumeContent {
+interface VolumeContent {
   /** Id of an image of ours that has `mountFolder`, or of any other: it starts empty then. */
   image: string
   /** Entries that are in the image. */

@@ -6,7 +6,7 @@ import { readableOf, writableOf } from '../../lib/tar-streams.ts'
 import { ownFolder } from '../preparation/context-shape.ts'
 import { ownDockerfile } from '../preparation/own-dockerfile.ts'
 
-export interface OwnFile {
+interface OwnFile {
   name: string
   sizeBytes: number
   mode: number

@@ -20,7 +20,7 @@ export interface StepLimits {
   cpuMillicores: number
 }
 
-export interface Step {
+interface Step {
   parent: ImageDetail
   words: string[]
   args: [name: string, value: string][]
@@ -147,7 +147,7 @@ export const bodyWithoutTriggers = (parent: ImageDetail) => ({
 })
 
 /** A program of ours that changes an image of a tenant's: with our own shell, without a network. */
-export interface ImageTool {
+interface ImageTool {
   parent: ImageDetail
   script: string
   words: string[]

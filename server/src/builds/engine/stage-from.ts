@@ -10,7 +10,7 @@ import { buildFailure } from './engine-build.ts'
 import { runTool, StepFailed } from './run-step.ts'
 import { type BuildScene, once } from './stage-pieces.ts'
 
-export interface CopyChanges {
+interface CopyChanges {
   /** Paths and patterns in the image; with `parents`, perhaps with the `/./` in front of what is kept. */
   sources: string[]
   mode: FileMode | null

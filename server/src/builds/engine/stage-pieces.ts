@@ -105,7 +105,7 @@ export const once = async (
   return image
 }
 
-export interface PendingLine extends PieceLine {
+interface PendingLine extends PieceLine {
   word: string
   needsFiles: boolean
   /** Values that have no place in the text: it names them. */
@@ -163,7 +163,7 @@ const remember = (state: StageState): void => {
   state.pending = []
 }
 
-export const flushNotes = ({ log }: BuildScene, state: StageState): void => {
+const flushNotes = ({ log }: BuildScene, state: StageState): void => {
   log.write(state.notes.join(''))
   state.notes = []
 }

@@ -19,7 +19,7 @@ import type { HeldCaches } from './step-caches.ts'
 const preludePath = '/dev/slipway-prelude'
 const minTmpfsBytes = 2 ** 20
 
-export interface StageStep {
+interface StageStep {
   run: RunInstruction
   parent: ImageDetail
   words: string[]

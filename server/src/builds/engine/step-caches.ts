@@ -32,7 +32,7 @@ export interface HeldCaches {
 }
 
 /** Whose step it is. */
-export interface CacheOwner extends ImageOwner {
+interface CacheOwner extends ImageOwner {
   cacheScope: string
 }
 
@@ -47,7 +47,7 @@ const volumeOf = (
     .digest('hex')
     .slice(0, 40)}`
 
-export interface StepCacheParts {
+interface StepCacheParts {
   engine: Engine
   store: CacheStore
   clock: Clock

@@ -11,7 +11,7 @@ import { canReach, placeFolder, sharedFolder } from '../../lib/placed-folder.ts'
 import { ensureSystemUser, type SystemUser } from '../../lib/system-user.ts'
 import { removeTrees } from './process.ts'
 
-export interface GitPlace {
+interface GitPlace {
   /** Empty if we are not root: git then runs as we do. */
   user: SystemUser
   /** The path of util-linux' prlimit; null if it is not installed. */

@@ -82,13 +82,13 @@ const maxFiles = 512
 /** For the user, across all its processes. */
 const maxProcesses = 1024
 
-export type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow' | 'input'> & {
+type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow' | 'input'> & {
   config?: GitConfig
   /** In addition to what every git gets. */
   env?: Record<string, string>
 }
 
-export interface TalkOptions {
+interface TalkOptions {
   timeoutMs?: number
   config?: GitConfig
   /** In addition to what every git gets. */

@@ -78,7 +78,7 @@ const command = (names: readonly string[], format: string): Buffer =>
     'latin1',
   )
 
-export type IsAsked = (ref: string) => boolean
+type IsAsked = (ref: string) => boolean
 
 /** Whether a reference is among the names that were asked for: a host can list many more, and many can be asked for. */
 export const askedFor = (names: readonly string[]): IsAsked => {

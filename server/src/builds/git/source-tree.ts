@@ -27,7 +27,7 @@ export interface SourceTree {
 }
 
 /** What to read from, and the limits. */
-export interface Reading {
+interface Reading {
   git: Git
   mirror: string
   commitId: string

@@ -27,7 +27,7 @@ export interface CompleteParts extends LfsParts {
 }
 
 /** The commit with its submodules in place, and whose files are where: the deepest path of an owner counts. */
-export interface Base {
+interface Base {
   mirror: string
   commitId: string
   committedAt: Date

@@ -9,7 +9,7 @@ import type { Git } from '../git/process.ts'
 import { type createRemote, findTag, validate } from '../git/remote.ts'
 import { type CompleteParts, lfsBlobs } from '../lfs/complete.ts'
 
-export interface BrowserParts {
+interface BrowserParts {
   git: Git
   lfs: CompleteParts
   remote: ReturnType<typeof createRemote>

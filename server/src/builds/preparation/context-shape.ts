@@ -63,7 +63,7 @@ const readSource = (written: string, comparisons: number): Source => {
 }
 
 /** The new name of an entry; null for one that is left out. */
-export type Rename = (path: string, isFolder: boolean) => string | null
+type Rename = (path: string, isFolder: boolean) => string | null
 
 export const createRename = ({ sources, excludes, parents }: ContextShape): Rename => {
   if (sources.length + excludes.length > maxPatterns)

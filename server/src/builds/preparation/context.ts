@@ -19,7 +19,7 @@ import { ignoreFileWith } from './own-dockerfile.ts'
 /** Part of every content key: a different way to build makes different images. */
 const recipe = 'slipway-build-3'
 
-export interface KeyParts {
+interface KeyParts {
   organizationId: string
   /** See `BuildRequest`. */
   cacheScope: string

@@ -8,7 +8,7 @@ import { type Heredoc, type HeredocWord, heredocsIn } from './heredocs.ts'
 
 export type Escape = '\\' | '`'
 
-export interface JoinedLine {
+interface JoinedLine {
   text: string
   /** Of its first line, from 1. */
   line: number

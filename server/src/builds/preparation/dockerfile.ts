@@ -37,7 +37,7 @@ export interface SettingInstruction extends Common {
   setting: Setting
 }
 
-export interface OnBuildInstruction extends Common {
+interface OnBuildInstruction extends Common {
   kind: 'onbuild'
   word: string
   rest: string

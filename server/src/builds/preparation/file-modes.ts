@@ -1,7 +1,7 @@
 /** `--chmod` of COPY and ADD: an octal number, or symbols as chmod(1) has them (`u=rwX,go=rX`, `+x`). Pure. */
 import { BadWord } from './bad-word.ts'
 
-export interface ModeClause {
+interface ModeClause {
   /** Any of `u`, `g`, `o`. */
   who: string
   operator: '+' | '-' | '='

@@ -19,7 +19,7 @@ export type Setting =
   | { type: 'text' }
 
 /** An option that every engine knows, such as `interval` with `30s`. */
-export type HealthOption = [name: string, value: string]
+type HealthOption = [name: string, value: string]
 
 /** `A=b "C"=d`, or the older `A the rest of the line`. */
 const readPairs = (word: string, rest: string, { line }: Common, sign: Escape): [string, string][] => {

@@ -51,7 +51,7 @@ export interface Prepared {
 }
 
 /** An error as sent to the server; `code` is null for an internal one. */
-export interface PlainError {
+interface PlainError {
   code: string | null
   message: string
   next: NextMove

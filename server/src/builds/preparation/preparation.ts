@@ -24,12 +24,12 @@ import type { Dockerfile } from './dockerfile.ts'
 import { type FromWorker, fromPlain, type Job, type Prepared } from './job.ts'
 import { createPool, type Lease } from './pool.ts'
 
-export interface PreparedSource {
+interface PreparedSource {
   tree: SourceTree
   dockerfile: Dockerfile
 }
 
-export interface PreparationRequest {
+interface PreparationRequest {
   source: GitSource
   commitId: string
   rootPath: string
@@ -50,7 +50,7 @@ export interface Preparation {
   close(): Promise<void>
 }
 
-export interface PreparationParts {
+interface PreparationParts {
   git: Omit<GitSetup, 'onChild'>
   mirrorOf(source: GitSource): string
   limits?: Partial<PreparationLimits>

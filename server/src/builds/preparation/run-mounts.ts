@@ -5,7 +5,7 @@
 import { posix } from 'node:path'
 import { BadWord } from './bad-word.ts'
 
-export type MountType = 'bind' | 'cache' | 'secret' | 'tmpfs'
+type MountType = 'bind' | 'cache' | 'secret' | 'tmpfs'
 
 export interface RunMount {
   type: MountType
@@ -31,7 +31,7 @@ export interface BindMount {
   isReadOnly: boolean
 }
 
-export type Sharing = 'shared' | 'private' | 'locked'
+type Sharing = 'shared' | 'private' | 'locked'
 
 export interface CacheMount extends Owned {
   type: 'cache'
@@ -51,7 +51,7 @@ export interface SecretMount extends Owned {
   isRequired: boolean
 }
 
-export interface TmpfsMount {
+interface TmpfsMount {
   type: 'tmpfs'
   target: string
   sizeBytes: number | null

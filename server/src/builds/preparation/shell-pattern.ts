@@ -6,7 +6,7 @@
 import { BadWord } from './bad-word.ts'
 
 /** Comparisons of characters for all patterns of one word. */
-export const maxComparisons = 200_000
+const maxComparisons = 200_000
 
 type Token = { any: 'one' | 'many' } | { char: string }
 

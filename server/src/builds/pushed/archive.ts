@@ -15,7 +15,7 @@ const heapMb = 64
 /** How much more than the archive may come out of it. */
 const inflation = 5
 
-export const archiveLimits = (maxBytes: number): ArchiveLimits => ({
+const archiveLimits = (maxBytes: number): ArchiveLimits => ({
   maxBytes,
   inflatedBytes: Math.max(inflation * maxBytes, smallBytes),
   entries: 50_000,
@@ -40,7 +40,7 @@ const personOf = (name: string): string =>
     .trim()
     .slice(0, 200) || 'Slipway'
 
-export interface SentArchive {
+interface SentArchive {
   author: string
   at: Date
   message: string

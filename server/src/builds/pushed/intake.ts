@@ -33,7 +33,7 @@ export async function* atMost(source: AsyncIterable<Buffer>, maxBytes: number): 
   }
 }
 
-export const tooLarge = (maxBytes: number): ApiError =>
+const tooLarge = (maxBytes: number): ApiError =>
   new ApiError(
     413,
     'push_too_large',
@@ -65,7 +65,7 @@ export const explainIntake = (error: unknown, maxBytes: number): unknown => {
 }
 
 /** What an object that a reference is to name is. */
-export interface Target {
+interface Target {
   kind: 'commit' | 'tag' | 'other'
   /** The commit itself, or the one of an annotated tag. */
   commitId: string

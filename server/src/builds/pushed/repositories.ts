@@ -29,7 +29,7 @@ export interface Repositories {
   usedMb(organizationId: string): Promise<number>
 }
 
-export interface RepositoryParts {
+interface RepositoryParts {
   git: Git
   template: string
   mirrors: Pick<Mirrors, 'withStored' | 'demandRoom' | 'usedMb'>

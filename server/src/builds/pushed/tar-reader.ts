@@ -171,7 +171,7 @@ const refusedPath = (words: string, path: string): ArchiveRefused =>
   new ArchiveRefused(`${words}: ${path.replace(/\p{Cc}/gu, '?').slice(0, 100)}`)
 
 /** The path without `.` and outer slashes; '' for the top itself. */
-export const insidePath = (bytes: Buffer, limits: Pick<ArchiveLimits, 'pathBytes'>): string => {
+const insidePath = (bytes: Buffer, limits: Pick<ArchiveLimits, 'pathBytes'>): string => {
   if (bytes.length > limits.pathBytes)
     throw new ArchiveRefused(`A path in the archive is longer than ${limits.pathBytes} bytes.`)
   const path = decode(bytes)
@@ -186,7 +186,7 @@ export const insidePath = (bytes: Buffer, limits: Pick<ArchiveLimits, 'pathBytes
 }
 
 /** Throws for a link that leads out of the folder, by itself or with the help of other links. */
-export const checkLink = (path: string, bytes: Buffer, limits: Pick<ArchiveLimits, 'pathBytes'>): void => {
+const checkLink = (path: string, bytes: Buffer, limits: Pick<ArchiveLimits, 'pathBytes'>): void => {
   const outside = () => refusedPath('A link in the archive leads out of its folder', path)
   if (bytes.length === 0 || bytes.length > limits.pathBytes) throw outside()
   const target = decode(bytes)

@@ -11,7 +11,7 @@ import { DnsProblem, type DnsProvider, type TxtRecord } from './provider.ts'
 import { claimLeftovers, forgetOldRecords, forgetRecord } from './rows.ts'
 import type { NameServers } from './visible.ts'
 
-export interface DnsChallengeParts {
+interface DnsChallengeParts {
   database: Database
   provider: DnsProvider
   nameServers: NameServers

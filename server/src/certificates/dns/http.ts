@@ -2,7 +2,7 @@
 import { type Outbound, OutboundFailed, type OutboundResponse } from '../../lib/net/outbound.ts'
 import { DnsProblem } from './provider.ts'
 
-export interface ProviderRequest {
+interface ProviderRequest {
   method: 'GET' | 'POST' | 'DELETE'
   url: URL
   headers: Record<string, string>

@@ -6,7 +6,7 @@ import type { TxtRecord } from './provider.ts'
 export const noteRecord = (tx: Queryable, { name, value }: TxtRecord): Promise<unknown> =>
   tx.query('insert into dns_record (name, value) values ($1, $2) on conflict (name, value) do nothing', [name, value])
 
-export interface Leftover extends TxtRecord {
+interface Leftover extends TxtRecord {
   id: string
 }
 

@@ -8,7 +8,7 @@ export interface TsigKey {
   secret: Buffer
 }
 
-export interface Update extends TxtRecord {
+interface Update extends TxtRecord {
   kind: 'add' | 'remove'
   zone: string
 }
@@ -32,7 +32,7 @@ const u32 = (value: number): Buffer => {
 }
 
 /** A name on the wire, in lower case as signatures want it. */
-export const nameBytes = (name: string): Buffer => {
+const nameBytes = (name: string): Buffer => {
   const labels = name
     .toLowerCase()
     .split('.')
@@ -146,7 +146,7 @@ const isSigned = (message: Buffer, tsig: Tsig, key: TsigKey, asked: Buffer): boo
   return tsig.signature.length === expected.length && timingSafeEqual(Buffer.from(tsig.signature), expected)
 }
 
-export interface UpdateAnswer {
+interface UpdateAnswer {
   /** The response code: 0 is good. */
   code: number
   /** What was wrong with our signature: 0 is nothing. */

@@ -50,7 +50,7 @@ export const clearConflict = async (tx: Queryable, cluster: string): Promise<voi
 /** How many deployments were ever requested. */
 const deploymentsSql = '(select last_value from deployment_seq_seq)'
 
-export interface Generations {
+interface Generations {
   /** Whether this database wrote the mark. */
   knows(mark: Mark): boolean
   isFirst: boolean

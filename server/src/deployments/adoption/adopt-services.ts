@@ -25,7 +25,7 @@ export interface FoundService {
   running: number
 }
 
-export interface ServiceAdoption {
+interface ServiceAdoption {
   /** Ids of services that the database knows now as the cluster has them. */
   adopted: string[]
   left: { serviceId: string; reason: string }[]

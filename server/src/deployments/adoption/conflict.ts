@@ -19,7 +19,7 @@ import { type Adoption, type AdoptionParts, adopt } from './adopt.ts'
 export const choices = ['adopt', 'ignore', 'remove'] as const
 export type Choice = (typeof choices)[number]
 
-export interface ResolveParts extends AdoptionParts {
+interface ResolveParts extends AdoptionParts {
   database: Database
   deployments: Pick<Deployments, 'cancel'>
 }
@@ -27,7 +27,7 @@ export interface ResolveParts extends AdoptionParts {
 const deadlineMs = 60_000
 
 /** The orphans of a cluster as they are now. */
-export const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
+const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
   const owned = await cluster.runtime.owned()
   const { unknown } = await judgeIds(parts, cluster.key, [...servicesIn(owned).keys(), ...owned.environments])
   await listOrphans(parts, cluster, owned, unknown)

@@ -9,7 +9,7 @@ import type { Queryable } from '../../store/database.ts'
 import { claimPorts, type PublishedPort } from './published-ports.ts'
 
 /** Both ends included. */
-export interface PortRange {
+interface PortRange {
   first: number
   last: number
 }

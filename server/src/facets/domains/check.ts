@@ -12,7 +12,7 @@ export const checkedStatuses = [
   'GENERIC_FAILURE',
 ] as const
 
-export interface CheckedDomain {
+interface CheckedDomain {
   domain_name: string
   status: (typeof checkedStatuses)[number]
   error_details: string | null

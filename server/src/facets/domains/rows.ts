@@ -92,7 +92,7 @@ const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const field = '/domain'
 
 /** `zones`: below which wildcards are possible. */
-export interface WildcardSettings {
+interface WildcardSettings {
   acme?: { dns?: { zones: readonly string[] } | undefined } | undefined
 }
 

@@ -9,7 +9,7 @@ import { notFound } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
 import { lockNode, writeAudit } from '../../store/tree.ts'
 
-export type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'routes' | 'dns_provider'
+type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'routes' | 'dns_provider'
 
 /** A record in a response. */
 export const withoutInner = ({ advanced_settings: _, deployment_restrictions: __, ...record }: Spec): Spec => record

@@ -107,7 +107,7 @@ interface Origin {
   key: string
 }
 
-export interface Shown extends VariableRecord {
+interface Shown extends VariableRecord {
   service: { id: string; name: string; type: string } | null
   /** In lists only. */
   traced?: { effective: boolean; origin: Origin }

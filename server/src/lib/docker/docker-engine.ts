@@ -28,10 +28,10 @@ export class EngineError extends Error {
   }
 }
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 type QueryValue = string | number | boolean | undefined
 
-export interface CallOptions {
+interface CallOptions {
   query?: Record<string, QueryValue>
   /** JSON; or a tar archive, as bytes or as a stream. */
   body?: unknown

@@ -8,7 +8,7 @@ import { createRegistrySession, isHub, RegistryError, readAll, readObject, refus
 
 export { RegistryError }
 
-export interface RegistryAccess {
+interface RegistryAccess {
   /** `https://registry.example.org`; the path is ignored. */
   url: string
   username: string | null

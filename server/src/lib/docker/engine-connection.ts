@@ -5,7 +5,7 @@ import type { Pin } from '../net/pinned-connector.ts'
 import { Secret } from '../secret.ts'
 
 /** A socket of this machine. */
-export interface LocalConnection {
+interface LocalConnection {
   kind: 'local'
   socketPath: string
 }
@@ -18,7 +18,7 @@ interface Distant {
 }
 
 /** PEM. Without a CA, the certificate authorities of Node are trusted. */
-export interface ClientCertificate {
+interface ClientCertificate {
   ca?: string
   cert?: string
   key?: Secret

@@ -37,7 +37,7 @@ export interface RegistrySession {
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
 }
 
-export interface AskOptions {
+interface AskOptions {
   maxBytes: number
   headers?: Record<string, string>
   body?: Buffer | Readable
@@ -94,7 +94,7 @@ export const readObject = async (bytes: Buffer | string, owner: string): Promise
 }
 
 /** An answer of a registry, and whether this server has a login there. */
-export interface RegistryAnswer extends OutboundStream {
+interface RegistryAnswer extends OutboundStream {
   hasLogin: boolean
 }
 

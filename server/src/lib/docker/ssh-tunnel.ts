@@ -11,13 +11,13 @@ import type { Channel, Client } from 'ssh2'
 import { refuseUnusualKey } from '../usual-key.ts'
 import type { SshConnection } from './engine-connection.ts'
 
-export interface SshTunnel {
+interface SshTunnel {
   /** Rejects with `SshError`, or with the error of the network. */
   open(): Promise<Duplex>
   close(): void
 }
 
-export type SshProblem = 'host-key' | 'login' | 'key' | 'socket' | 'protocol'
+type SshProblem = 'host-key' | 'login' | 'key' | 'socket' | 'protocol'
 
 export class SshError extends Error {
   readonly problem: SshProblem

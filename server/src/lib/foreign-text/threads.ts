@@ -14,13 +14,13 @@ const most = 4
 const lingerMs = 10_000
 const largeBytes = 1 << 20
 
-export interface ThreadLimits {
+interface ThreadLimits {
   heapMb: number
   /** For one text, and for waiting until it is its turn. */
   timeMs: number
 }
 
-export interface ReadOptions {
+interface ReadOptions {
   owner: string
   signal?: AbortSignal | undefined
 }

@@ -43,7 +43,7 @@ const exitCodeIn = (text: string): number | null => {
 const unfinished = (cause?: unknown): KubernetesError =>
   new KubernetesError(0, 'The cluster did not run a command in a pod to its end.', cause)
 
-export interface ExecPlace {
+interface ExecPlace {
   url: string
   headers: Record<string, string>
   connect: buildConnector.connector

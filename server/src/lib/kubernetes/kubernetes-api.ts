@@ -34,7 +34,7 @@ export interface RemoveOptions extends AskOptions {
 }
 
 /** The part of a collection that was read, and the moment that it is of. */
-export interface Listed<T> {
+interface Listed<T> {
   items: T[]
   resourceVersion: string
 }

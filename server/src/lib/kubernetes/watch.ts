@@ -17,7 +17,7 @@ export type Change<T> =
   /** All that there is: at the beginning, and whenever it was read anew. */
   { type: 'ALL'; items: T[] } | { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: T }
 
-export interface WatchOptions {
+interface WatchOptions {
   signal: AbortSignal
   clock: Pick<Clock, 'sleep'>
   query?: Record<string, string>

@@ -9,7 +9,7 @@ export interface Address {
   value: bigint
 }
 
-export interface Network {
+interface Network {
   family: 4 | 6
   base: bigint
   prefix: number

@@ -6,7 +6,7 @@ export interface AwsKeys {
   secretKey: string
 }
 
-export interface AwsRequest {
+interface AwsRequest {
   method: 'GET' | 'POST'
   url: URL
   /** Lower-case names; all of them are signed. */

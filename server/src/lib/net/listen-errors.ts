@@ -1,6 +1,6 @@
 /** Why a port cannot be opened, in words that follow "cannot listen on host:port: ". */
 
-export interface ListenSettings {
+interface ListenSettings {
   host: string
   port: string
 }

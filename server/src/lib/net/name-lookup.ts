@@ -13,7 +13,7 @@ import { createSemaphore } from '../concurrency/semaphore.ts'
 
 export type Resolve = (host: string) => Promise<readonly { address: string }[]>
 
-export interface ResolveOptions {
+interface ResolveOptions {
   /** `address:port`; default those of the system. */
   servers?: readonly string[]
   /** Path of the list of hosts. */

@@ -38,7 +38,7 @@ import { joinHeaders, type OutboundStream, openStream, type StreamLimits } from 
 
 export { OutboundFailed, OutboundRefused, type OutboundStream, type Phase, type Resolve }
 
-export interface CheckedAddress {
+interface CheckedAddress {
   address: string
   family: 4 | 6
 }

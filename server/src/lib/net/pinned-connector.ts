@@ -5,7 +5,7 @@ import { buildConnector } from 'undici'
 /** The address to connect to instead of a name: resolved, and allowed. Asked for every connection. */
 export type Pin = (host: string, port: number) => Promise<{ address: string }>
 
-export interface PinnedPlace {
+interface PinnedPlace {
   host: string
   port: number
   /** Without, the system resolves the name and every address is allowed. */

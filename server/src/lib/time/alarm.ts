@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts'
 /** The longest that a timer can wait; a longer one rings then. */
 const longestMs = 2 ** 31 - 1
 
-export interface Alarm {
+interface Alarm {
   /** Rings in `inMs`, unless it will ring sooner anyway. */
   set(inMs: number): void
   clear(): void

@@ -18,7 +18,7 @@ export interface InstanceType {
   gpu?: Gpu
 }
 
-export interface Gpu {
+interface Gpu {
   count: number
   name: string
   manufacturer: string

@@ -2,7 +2,7 @@
  * Regions of cloud providers: those in which their managed Kubernetes has been available for years. A selection, from
  * the providers' public lists; a region that is missing here can still be named by a cluster.
  */
-export interface Region {
+interface Region {
   name: string
   country_code: string
   country: string

@@ -19,7 +19,7 @@ export interface MachineFacts {
 }
 
 /** A cluster, and the engine that it has. */
-export interface EngineUser {
+interface EngineUser {
   clusterId: string
   engineId: string | null
   hasEnvironments: boolean

@@ -144,7 +144,7 @@ const isOld = (version: string): boolean => {
 }
 
 /** Why services cannot run on such an engine; null when they can. */
-export const refuseEngine = ({ apiVersion, version, os, architecture }: EngineFacts): string | null => {
+const refuseEngine = ({ apiVersion, version, os, architecture }: EngineFacts): string | null => {
   if (isOld(apiVersion)) return `Docker ${version.slice(0, 40)} is too old: the engine must be 20.10 or later.`
   if (os !== 'linux') return 'The engine does not run Linux containers.'
   if (!/^(amd64|arm64|x86_64|aarch64)$/.test(architecture))

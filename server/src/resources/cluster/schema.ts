@@ -179,7 +179,7 @@ const Gateway = Type.Object(
   },
 )
 
-export const Ingress = Type.Object(
+const Ingress = Type.Object(
   {
     class_name: Maybe(Nullable(ObjectName(), { description: 'IngressClass; null: the default of the cluster.' })),
     annotations: Annotations('Of every Ingress.'),

@@ -1,6 +1,6 @@
 /** The types of databases: their versions, images, ports, logins, and how they are started. Pure data. */
 
-export interface DatabaseType {
+interface DatabaseType {
   /** Supported versions, oldest first; `16` means its newest release. */
   versions: readonly string[]
   image: string

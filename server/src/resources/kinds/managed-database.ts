@@ -21,7 +21,7 @@ import { databaseTypes, isEligible, isOlder } from './database-types.ts'
 /** What a module can read of the configuration. */
 const readable = ['version', 'accessibility', 'instance_type', 'disk_type', 'storage', 'cpu', 'memory'] as const
 
-export type ManagedFields = Readonly<Partial<Record<(typeof readable)[number], unknown>>>
+type ManagedFields = Readonly<Partial<Record<(typeof readable)[number], unknown>>>
 
 type ModuleSource = Extract<Source, { from: 'module' }>
 

@@ -45,7 +45,7 @@ const checkPair = ({ key, value }: Pair, place: string, isValue: (value: string)
     throw invalidField(`${place}/value`, 'must be at most 63 letters, digits, dashes, underscores and dots')
 }
 
-export interface MetadataGroup {
+interface MetadataGroup {
   /** `labels` or `annotations`. */
   field: 'labels' | 'annotations'
   /** Of ids: `Labels`. */

@@ -105,7 +105,7 @@ const saveHead = (path: GitPath | undefined, source: CopySource, spec: Spec): Sp
   return putAt(spec, [...path!, 'head_commit_id'], head)
 }
 
-export interface CopyTarget {
+interface CopyTarget {
   id: string
   name: string
   parent: Node

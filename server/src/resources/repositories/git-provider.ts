@@ -7,12 +7,12 @@ import { isUuid } from '../../lib/ids.ts'
 
 type Json = Record<string, unknown>
 
-export interface ProviderToken extends HostToken {
+interface ProviderToken extends HostToken {
   id: string
   workspace: string | null
 }
 
-export interface ProviderRepository {
+interface ProviderRepository {
   id: string
   name: string
   url: string

@@ -21,7 +21,7 @@ export const hostLabel = (service: string, environment: string, id: string): str
   return /^[a-z0-9]/.test(short) && !/^p\d+-/.test(short) ? short : `s-${short || id.slice(-8)}`.replace(/-+$/, '')
 }
 
-export interface WantedRoute {
+interface WantedRoute {
   host: string
   port: number
   protocol: PortProtocol
@@ -49,7 +49,7 @@ const insert = `insert into route (host, organization_id, environment_id, servic
     where route.service_id = excluded.service_id
   returning host`
 
-export interface RoutedService {
+interface RoutedService {
   id: string
   name: string
   organizationId: string

@@ -74,7 +74,7 @@ type Common = {
 export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields & Common
 
 /** `Schema` is what a create takes, `Kept` the kind's own part of what `validate` makes of it. */
-export interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
+interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
   /** Of the list: the operation's id and summary. */
   list: { id: string; words: string }
   /** What a create takes besides name, description, icon and groups. */

@@ -139,7 +139,7 @@ export const readValues = (path: string, text: string): Record<string, string> =
   return Object.fromEntries(values.map(({ name, body }) => [name, plainValue(body)]))
 }
 
-export interface DeclaredVariable {
+interface DeclaredVariable {
   key: string
   sensitive: boolean
   nullable: boolean

@@ -78,7 +78,7 @@ const compile = (policy: Policy, place: LoginPlace, loginsFor: LoginsFor): Rules
   return { ...rules, isPlain: list === null && logins === null && cors === null && headers.length === 0 && !sticky }
 }
 
-export interface Rulebook {
+interface Rulebook {
   rulesOf(policy: Policy | undefined, place: LoginPlace): Rules
   /** Forgets the logins that nothing has asked for since the call before: those that are in no route any more. */
   tidy(): void

@@ -22,7 +22,7 @@ interface ControlParts {
   stop: () => { released: Promise<void>; finished: Promise<void> }
 }
 
-export interface Control {
+interface Control {
   listen(path: string): Promise<void>
   /** No new calls; tells watchers and the follower that the stop is intended. Calls in progress continue. */
   close(): void

@@ -121,7 +121,7 @@ const words: Record<PageName, Words> = {
   coding: { status: 501, message: () => 'This transfer coding is not supported.' },
 }
 
-export interface Page {
+interface Page {
   status: number
   /** Flat: name, value, name, value. */
   headers: string[]

@@ -9,7 +9,7 @@ import { normalizeHost } from '../table/table.ts'
 import { isEncrypted, type Secure } from '../tls/secure.ts'
 import type { Traffic } from '../traffic/traffic.ts'
 
-export type Verdict =
+type Verdict =
   | { kind: 'challenge'; answer: string }
   | { kind: 'unanswered' }
   | { kind: 'misdirected' }

@@ -30,7 +30,7 @@ export const linesWithLength = (flat: readonly string[], length: number): string
 const usualLines = 'Connection: keep-alive\r\nKeep-Alive: timeout='
 
 /** How long the client may keep the connection open without a request; 0: it is closed. */
-export const connectionLines = (keepAliveMs: number): string =>
+const connectionLines = (keepAliveMs: number): string =>
   keepAliveMs > 0 ? `${usualLines}${Math.floor(keepAliveMs / 1000)}\r\n` : 'Connection: close\r\n'
 
 const usualConnection = connectionLines(usual.keepAliveMs)

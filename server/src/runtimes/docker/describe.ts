@@ -5,7 +5,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import type { Task, Workload, WorkloadPort } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
-export const pidsLimit = 4096
+const pidsLimit = 4096
 
 /** Internal port → port at which the engine publishes it. */
 export type HostPorts = Record<number, number>

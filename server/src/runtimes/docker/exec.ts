@@ -1,7 +1,7 @@
 /** Commands in running containers. */
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 
-export interface ExecEnd {
+interface ExecEnd {
   exitCode: number
   /** The first bytes of what it printed. */
   output: string

@@ -18,7 +18,7 @@ export interface Given {
   folders: readonly string[]
 }
 
-export interface GivenFoldersParts {
+interface GivenFoldersParts {
   /** Makes a container, its image fetched if need be. */
   post(name: string, body: ContainerBody): Promise<string>
   write(id: string, files: Workload['files'], folders: readonly string[]): Promise<void>

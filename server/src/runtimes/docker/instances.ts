@@ -16,7 +16,7 @@ import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
 import { isAttached } from './probes/troubles.ts'
 
-export interface InstancesParts {
+interface InstancesParts {
   engine: Engine
   containers: Containers
   creator: Creator

@@ -15,7 +15,7 @@ import type { Containers } from './containers.ts'
 import type { ContainerBody, Mount } from './describe.ts'
 import { findAt } from './program/archive.ts'
 
-export interface Owner {
+interface Owner {
   uid: number
   gid: number
 }
@@ -40,7 +40,7 @@ export const ownerOf = (user: string, passwd: string, group: string): Owner | nu
   return uid === null || gid === null ? null : { uid, gid }
 }
 
-export interface VolumeOwnersParts {
+interface VolumeOwnersParts {
   engine: Engine
   inspect: Containers['inspect']
   /** Calls `work` with a container that is never started, which has the mounts and may be written to. */

@@ -25,7 +25,7 @@ const take = <T extends Found>(known: Map<string, T> | null, change: Change<T>):
   return next
 }
 
-export interface Followed<T extends Found> {
+interface Followed<T extends Found> {
   kind: Kind
   namespace?: string
   wanted?: Record<string, string>

@@ -10,7 +10,7 @@ import type { Outbound } from '../../lib/net/outbound.ts'
 import type { ImageRequest, Images } from '../images.ts'
 import type { PullLogin } from './manifests/describe.ts'
 
-export interface ImagesParts {
+interface ImagesParts {
   outbound: Outbound
   registryLogins: RegistryLogins
 }

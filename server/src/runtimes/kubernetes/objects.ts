@@ -11,7 +11,7 @@ import { labels, type Manifest, namespaceOf, type Place } from './manifests/desc
 import { describeEnvironment } from './manifests/service.ts'
 
 /** Under this name the cluster knows what we said of an object. */
-export const fieldManager = 'slipway'
+const fieldManager = 'slipway'
 
 const places = {
   Namespace: ['/api/v1', 'namespaces'],

@@ -4,7 +4,7 @@ import type { Instance, InstanceState, LastExit, RuntimeEvent } from '../runtime
 import { annotations, containerName, labels } from './manifests/describe.ts'
 import type { Found } from './objects.ts'
 
-export interface Terminated {
+interface Terminated {
   exitCode?: number
   signal?: number
   reason?: string

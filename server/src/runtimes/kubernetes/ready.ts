@@ -57,7 +57,7 @@ const lookAt = ({ pods, controllers, events }: View, workload: Workload): Look |
   return { wanted, ready, isDone, verdict: none === null ? null : { ...none, pod: null } }
 }
 
-export interface ReadyParts {
+interface ReadyParts {
   objects: Objects
   logs: PodLogs
   clock: Clock

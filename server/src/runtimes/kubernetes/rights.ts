@@ -3,7 +3,7 @@
  * login is judged. Services are to have a namespace for each environment, so that the rights hold in every namespace.
  */
 
-export interface Right {
+interface Right {
   /** Empty for the core of the API. */
   group: string
   resources: readonly string[]

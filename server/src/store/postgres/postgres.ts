@@ -20,14 +20,14 @@ import { connectionStringOf, locate, type PostgresPlace, replaceFile } from './p
 import { clearStaleLocks, stopAt } from './process.ts'
 import { takeStartLock } from './start-lock.ts'
 
-export interface PostgresOptions {
+interface PostgresOptions {
   dataDir: string
   log: Log
   /** False trades crash safety for speed: for tests only. Default true. */
   durable?: boolean
 }
 
-export interface Postgres {
+interface Postgres {
   connectionString: string
   /** True when a server of this data directory was already running. */
   adopted: boolean

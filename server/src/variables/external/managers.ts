@@ -54,7 +54,7 @@ const needsCluster = (): SecretFailed =>
     'its authentication is a role of a cluster at the cloud provider, and this one has none: use AWS_STATIC_CREDENTIALS or GCP_JSON_CREDENTIALS',
   )
 
-export interface SecretManagersParts {
+interface SecretManagersParts {
   database: Queryable
   sealer: Sealer
   outbound: Pick<Outbound, 'request'>

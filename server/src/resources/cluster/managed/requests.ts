@@ -17,7 +17,7 @@ import { markSql, readDocument } from './document.ts'
 import { ask, cancelRun, countMaking, freeState, hasMade, type Managed, readManaged } from './rows.ts'
 import { type Action, courses } from './states.ts'
 
-export const modulesSetting = 'SLIPWAY_CLUSTER_MODULES'
+const modulesSetting = 'SLIPWAY_CLUSTER_MODULES'
 
 /** The module by which the cluster of this configuration is made; null where there is none. */
 export const moduleOf = ({ parts }: Pick<Context, 'parts'>, spec: Spec): ClusterModule | null =>

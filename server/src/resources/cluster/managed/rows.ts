@@ -52,7 +52,7 @@ export const countMaking = async (db: Queryable, organizationId: string): Promis
 }
 
 /** What is asked for. */
-export interface Wanted {
+interface Wanted {
   runId: string
   action: Action
   status: string

@@ -1,6 +1,6 @@
 /** What is done with a cluster at its provider, and the state of a cluster at each point of it. Pure. */
 
-export const actions = ['DEPLOY', 'DRY_RUN', 'RESTART', 'UPGRADE', 'STOP', 'DELETE'] as const
+const actions = ['DEPLOY', 'DRY_RUN', 'RESTART', 'UPGRADE', 'STOP', 'DELETE'] as const
 export type Action = (typeof actions)[number]
 
 interface Course {

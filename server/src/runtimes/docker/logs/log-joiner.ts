@@ -9,7 +9,7 @@ export interface LogSource {
 
 type Batches = AsyncGenerator<LogLine[]>
 
-export interface LogJoiner {
+interface LogJoiner {
   /** Where a container's lines go on: a line of it that was told already. */
   remember(line: LogLine): void
   /** Reads a container from its last told line, else from `since`; once more when it is being read already. */

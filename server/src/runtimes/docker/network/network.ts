@@ -11,7 +11,7 @@ import { labels, networkName } from '../describe.ts'
 import { isBridgeGone, isBridgeHere, ownSubnets } from './bridge.ts'
 import { freeSubnets, type IpamConfig, layOut, type Subnet, subnetOf } from './subnets.ts'
 
-export interface NetworkRow {
+interface NetworkRow {
   Id: string
   Name: string
   Created: string

@@ -6,7 +6,7 @@ import type { Addresses } from './addresses.ts'
 import type { Networks } from './network.ts'
 import type { Ports } from './ports.ts'
 
-export interface PlacesParts {
+interface PlacesParts {
   containers: Pick<Containers, 'list'>
   networks: Pick<Networks, 'ensure' | 'forget'>
   addresses: Addresses

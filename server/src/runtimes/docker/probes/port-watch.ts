@@ -100,7 +100,7 @@ export const awaited = (workload: Workload): string => {
 
 type Placed = Pick<PlacedInstance, 'id' | 'endpoints'>
 
-export interface Watched {
+interface Watched {
   clock: Clock
   workload: Workload
   instance: Placed

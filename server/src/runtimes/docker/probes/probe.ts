@@ -29,7 +29,7 @@ const spell = (error: NodeJS.ErrnoException): string =>
     ? 'connection refused or closed'
     : (error.code ?? error.message)
 
-export interface HttpProbe {
+interface HttpProbe {
   scheme: 'HTTP' | 'HTTPS'
   path: string
   timeoutMs: number

@@ -39,7 +39,7 @@ export const createReadiness = (changed: (instance: Which, isReady: boolean) => 
   }
 }
 
-export interface ReadinessWatch {
+interface ReadinessWatch {
   clock: Clock
   readiness: Readiness
   /** It was started just now; else it has run before anybody looked, and is taken for ready. */

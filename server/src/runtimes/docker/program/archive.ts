@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream'
 import { extract, type Header } from 'tar-stream'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 
-export interface Found {
+interface Found {
   header: Header
   /** The first bytes of a file. */
   head: Buffer

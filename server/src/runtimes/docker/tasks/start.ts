@@ -25,7 +25,7 @@ export const isGone = (error: unknown): boolean => isEngineError(error, 404)
 export const gone = (cause?: unknown): DeploymentError =>
   new DeploymentError('task_gone', 'The container was removed before the run finished.', { cause })
 
-export interface StartsParts {
+interface StartsParts {
   engine: Engine
   containers: Containers
   creator: Creator

@@ -7,7 +7,7 @@ import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import { type ChartedObject, parseLines, readObjects, refuse, splitDocuments } from './charted.ts'
 import type { HelmSession } from './tool.ts'
 
-export interface ChartToRender {
+interface ChartToRender {
   release: string
   namespace: string
   /** The archive of the chart with all its dependencies. */

@@ -8,7 +8,7 @@ import { readJson } from '../../../lib/foreign-text/read-json.ts'
 
 export type Pair = readonly [path: string, value: string]
 
-export interface SetValues {
+interface SetValues {
   set: readonly Pair[]
   setString: readonly Pair[]
   setJson: readonly Pair[]

@@ -8,7 +8,7 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import { type ExecResult, ExecTimeout, exec, isProgram } from '../../../lib/exec.ts'
 import { tellingLine } from '../../../lib/last-words.ts'
 
-export interface HelmRun {
+interface HelmRun {
   timeoutMs: number
   signal?: AbortSignal
   /** Cap on what it prints. Default 1 Mi characters. */
@@ -33,7 +33,7 @@ export interface HelmTool {
   use<T>(work: (session: HelmSession) => Promise<T>): Promise<T>
 }
 
-export const helmMissing = 'Helm is not installed on this server: install `helm` (3 or 4) or set SLIPWAY_HELM.'
+const helmMissing = 'Helm is not installed on this server: install `helm` (3 or 4) or set SLIPWAY_HELM.'
 
 const versionMs = 10_000
 /** Of a process: what a chart's templates can use up. */

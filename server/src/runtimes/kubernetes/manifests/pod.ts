@@ -77,7 +77,7 @@ const resourcesOf = ({ cpuMillicores, memoryMb }: Pick<Workload, 'cpuMillicores'
   return { requests: amounts, limits: amounts }
 }
 
-export type Program = Content &
+type Program = Content &
   Pick<Workload, 'image' | 'entrypoint' | 'arguments' | 'volumes' | 'readOnlyRoot' | 'withoutRoot' | 'machineLabels'>
 
 export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memoryMb'>, place: Place) => {

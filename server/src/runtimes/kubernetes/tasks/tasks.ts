@@ -15,7 +15,7 @@ import { createJobs, type JobsParts } from './jobs.ts'
 import { createLeft } from './left.ts'
 import { createWait, executionOf } from './wait.ts'
 
-export interface TasksParts extends JobsParts {
+interface TasksParts extends JobsParts {
   logs: PodLogs
 }
 
