@@ -8,7 +8,7 @@ import { createFakeClock } from '../../test/support/fake-clock.ts'
 import { standIn } from '../../test/support/stand-in.ts'
 import { Secret } from '../lib/secret.ts'
 import type { Metrics } from './metrics.ts'
-import { addMetricsPage } from './metrics-page.ts'
+import { addMetricsPage } from './pages.ts'
 import type { Parts } from './parts.ts'
 
 const api = await startApi({ idle: true, settings: { rateLimit: 10_000, failedLoginLimit: 10_000 } })

@@ -1,18 +1,91 @@
 /** Pages about this server: health, metrics, the description of the API and the guides. */
-import { statfs } from 'node:fs/promises'
+import { timingSafeEqual } from 'node:crypto'
+import { readdirSync } from 'node:fs'
+import { readFile, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isHeld } from '../clusters/lines/line.ts'
+import { forbidden } from '../lib/errors.ts'
+import { isLoopbackAddress, isLoopbackHost } from '../lib/net/loopback.ts'
 import { cachedFor } from '../lib/time/cached.ts'
+import type { Clock } from '../lib/time/clock.ts'
 import { version } from '../lib/version.ts'
+import { hashOf, tokenInHeader } from './auth/auth.ts'
 import type { Console } from './console/console.ts'
 import { addDocs } from './docs-pages.ts'
 import { createDocument, sendDocument } from './documents.ts'
-import { addGuides } from './guide-pages.ts'
 import type { Metrics } from './metrics.ts'
-import { addMetricsPage } from './metrics-page.ts'
 import { describe } from './operations/openapi.ts'
 import type { Operation, Principal } from './operations/operation.ts'
 import type { Parts } from './parts.ts'
+
+// `/metrics`, which counts what all organizations do: for the operator. Rendered at most once a second, however many
+// read it. Without a token of its own it is also for programs on this machine that are no proxy of somebody else.
+const renderMs = 1000
+
+const forwarding = ['forwarded', 'via', 'x-real-ip', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto']
+
+/**
+ * A proxy on this machine connects from loopback too: what it forwards has a header that says so, or the host name that
+ * its client used. The latter also keeps out web pages whose host name leads here.
+ */
+const isLocal = ({ raw, headers }: FastifyRequest): boolean =>
+  isLoopbackAddress(raw.socket.remoteAddress ?? '') &&
+  isLoopbackHost(headers.host ?? '') &&
+  forwarding.every((name) => headers[name] === undefined)
+
+type Authenticate = (request: FastifyRequest, reply: FastifyReply) => Promise<Principal>
+
+const createGate = ({ metricsToken }: Parts['settings'], authenticate: Authenticate) => {
+  const wanted = metricsToken === undefined ? null : hashOf(metricsToken.reveal())
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    const sent = tokenInHeader(request.headers.authorization)
+    if (sent === null && wanted === null && isLocal(request)) return
+    if (sent !== null && wanted !== null && timingSafeEqual(hashOf(sent), wanted)) return
+    const { isOperator, scopes } = await authenticate(request, reply)
+    if (!isOperator || !scopes.has('Admin'))
+      throw forbidden("Metrics are for the operator's token, or the one of SLIPWAY_METRICS_TOKEN.")
+  }
+}
+
+/** Adds `/metrics`. `authenticate` counts those that fail. */
+export const addMetricsPage = (
+  app: FastifyInstance,
+  { settings, clock }: Parts,
+  metrics: Metrics,
+  authenticate: Authenticate,
+): void => {
+  const mayRead = createGate(settings, authenticate)
+  const rendered = cachedFor(clock, renderMs, async () => Buffer.from(await metrics.text()))
+  app.get('/metrics', { config: { authenticates: true } }, async (request, reply) => {
+    await mayRead(request, reply)
+    return reply.header('content-type', metrics.contentType).send(await rendered())
+  })
+}
+
+const folder = fileURLToPath(new URL('../../../docs/guides/', import.meta.url))
+
+const readNames = (): string[] => {
+  try {
+    return readdirSync(folder).filter((name) => /^[\w-]+\.(md|sh)$/.test(name))
+  } catch {
+    return []
+  }
+}
+
+/** The guides of docs/guides and their shell functions at `/guides/<name>`, as plain text, which every browser shows. */
+const addGuides = (app: FastifyInstance, clock: Clock): void => {
+  for (const name of readNames()) {
+    const made = cachedFor(clock, Number.POSITIVE_INFINITY, async () =>
+      createDocument('text/plain; charset=utf-8', await readFile(join(folder, name))),
+    )
+    app.get(`/guides/${name}`, async (request, reply) => {
+      const guide = await made()
+      return sendDocument(request, reply.header('cache-control', 'no-cache'), guide)
+    })
+  }
+}
 
 const readyTimeoutMs = 2000
 /** Any number of monitors causes one check in this time. */

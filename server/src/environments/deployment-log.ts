@@ -1,11 +1,52 @@
 /** Logs of deployments: lines of the table `deployment_log`, in the two public forms. */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
 import { idOf } from '../lib/ids.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
-import { publicLogStep } from './log-steps.ts'
+
+/** Begun, done and failed, by the action of the deployment. */
+const ofAction: Record<string, readonly [string, string, string]> = {
+  DEPLOY: ['Deploy', 'Deployed', 'DeployedError'],
+  RESTART: ['Restart', 'Restarted', 'RestartedError'],
+  STOP: ['Pause', 'Paused', 'PausedError'],
+  DELETE: ['Delete', 'Deleted', 'DeletedError'],
+  UNINSTALL: ['Delete', 'Deleted', 'DeletedError'],
+}
+
+/** `output` is the end of what a build printed. */
+const ofStep: Record<string, string> = {
+  source: 'Build',
+  image: 'Build',
+  output: 'Build',
+  built: 'Built',
+  task: 'Executing',
+  run: 'Executing',
+  unlock: 'Executing',
+  resume: 'LoadConfiguration',
+  cancel: 'Cancelled',
+}
+
+interface StepLine {
+  step: string
+  /** Null for a line of the deployment itself. */
+  action: string | null
+  /** What the service shows in this deployment, or how it ended. */
+  state: string | null
+}
+
+/**
+ * The steps of deployment logs as clients know them: those of the original engine, whose console filters lines by them.
+ * Pure. What is stored has our own names; lines of older versions are read the same way.
+ */
+export const publicLogStep = ({ step, action, state }: StepLine): string => {
+  const known = step.startsWith('task-') ? 'Executing' : ofStep[step]
+  if (known !== undefined) return known
+  const [begun, done, failed] = ofAction[action ?? 'DEPLOY'] ?? ofAction.DEPLOY!
+  if (step === 'error') return state === 'BUILDING' || state === 'BUILD_ERROR' ? 'BuiltError' : failed!
+  return step === 'done' || step === 'compare' ? done! : begun!
+}
 
 /** How many lines of a log are read at once. */
 export const maxLines = 5000
@@ -129,13 +170,11 @@ const toOldLine = (row: LogRow, { node }: Context) => ({
 })
 
 const common = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Environment Logs',
-  scope: 'Read' as const,
   area: 'projects' as const,
   owner: nodeInPath('environment', 'environmentId'),
   query: Query,
-  status: 200 as const,
 }
 
 export const deploymentLogOperations: Operation[] = [

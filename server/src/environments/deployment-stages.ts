@@ -3,14 +3,35 @@
  * four; a service is in that of its kind until it is moved.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, type Owner, operation } from '../api/operations/operation.ts'
+import {
+  type Context,
+  nodeInPath,
+  type Operation,
+  type Owner,
+  operation,
+  reading,
+  removing,
+} from '../api/operations/operation.ts'
 import { auditOf, placeOf } from '../api/operations/resource.ts'
-import { Flag, Maybe, Name, Nullable, Results, Text } from '../api/operations/schema.ts'
-import { environmentsOfStage, type Stage } from '../deployments/request/stages.ts'
+import {
+  Flag,
+  Maybe,
+  Name,
+  Nullable,
+  Reference,
+  Results,
+  Text,
+  Timestamp,
+  Uuid,
+  Whole,
+} from '../api/operations/schema.ts'
+import { stagesFrom } from '../deployments/request/stage-rows.ts'
+import { defaultOrder, environmentsOfStage, type Stage, stageOf } from '../deployments/request/stages.ts'
+import { type Kind, typeOf } from '../kinds.ts'
+import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import { type Node, writeAudit } from '../store/tree.ts'
-import { readStage, readStages, StageRecord } from './stage-records.ts'
+import { type Node, timestampSql, writeAudit } from '../store/tree.ts'
 import {
   addStage,
   moveStage,
@@ -21,6 +42,94 @@ import {
   removeStage,
   renameStage,
 } from './stage-writes.ts'
+
+const StageRecord = Type.Object(
+  {
+    id: Uuid(),
+    created_at: Timestamp(),
+    updated_at: Timestamp(),
+    environment: Reference(),
+    name: Text(),
+    description: Text(2048),
+    deployment_order: Whole(0),
+    services: Type.Array(
+      Type.Object({
+        id: Uuid(),
+        created_at: Timestamp(),
+        updated_at: Timestamp(),
+        service_id: Uuid(),
+        service_type: Text(),
+        is_skipped: Flag({ description: 'Excluded from deploying, stopping and restarting the whole environment.' }),
+      }),
+    ),
+  },
+  { title: 'DeploymentStage' },
+)
+
+interface ServiceRow {
+  id: string
+  kind: Kind
+  stageId: string | null
+  isSkipped: boolean
+  createdAt: string
+  updatedAt: string
+}
+
+type StageRow = Stage & { createdAt?: string; updatedAt?: string }
+
+interface ReadRow {
+  since: string
+  stages: StageRow[] | null
+  services: ServiceRow[] | null
+}
+
+const stampsSql = (alias: string): string =>
+  `'createdAt', ${timestampSql(`${alias}.created_at`)}, 'updatedAt', ${timestampSql(`${alias}.updated_at`)}`
+
+const readSql = `
+  select ${timestampSql('e.created_at')} as since,
+    (select json_agg(json_build_object('id', g.id, 'name', g.name, 'description', g.description, 'order', g.position,
+       ${stampsSql('g')}) order by g.position, g.id) from deployment_stage g where g.environment_id = e.id) as stages,
+    (select json_agg(json_build_object('id', n.id, 'kind', n.kind, 'stageId', s.stage_id, 'isSkipped', s.is_skipped,
+       ${stampsSql('n')}) order by n.created_at, n.id)
+     from service_state s join node n on n.id = s.service_id where s.environment_id = e.id) as services
+  from node e where e.id = $1`
+
+const showMember = ({ id, kind, isSkipped, createdAt, updatedAt }: ServiceRow) => ({
+  id,
+  created_at: createdAt,
+  updated_at: updatedAt,
+  service_id: id,
+  service_type: typeOf(kind),
+  is_skipped: isSkipped,
+})
+
+/** Deployment stages in responses: one statement for all stages of an environment with their services. */
+const readStages = async (db: Queryable, environmentId: string) => {
+  const [row] = await db.query<ReadRow>(readSql, [environmentId])
+  if (row === undefined) throw notFound()
+  const stages: StageRow[] = stagesFrom(environmentId, row.stages)
+  const services = (row.services ?? []).map((service) => {
+    const place = { stageId: service.stageId, defaultOrder: defaultOrder(service.kind) }
+    return { service, stage: stageOf(environmentId, stages, place) }
+  })
+  return stages.map((stage) => ({
+    id: stage.id,
+    created_at: stage.createdAt ?? row.since,
+    updated_at: stage.updatedAt ?? row.since,
+    environment: { id: environmentId },
+    name: stage.name,
+    description: stage.description,
+    deployment_order: stage.order,
+    services: services.filter((each) => each.stage === stage).map((each) => showMember(each.service)),
+  }))
+}
+
+const readStage = async (db: Queryable, environmentId: string, id: string) => {
+  const found = (await readStages(db, environmentId)).find((stage) => stage.id === id.toLowerCase())
+  if (found === undefined) throw notFound()
+  return found
+}
 
 const StageBody = Type.Object(
   { name: Name(), description: Maybe(Nullable(Text(2048))) },
@@ -90,11 +199,9 @@ const changeOne = <Answer>(
 const showAll = async (tx: Queryable, environmentId: string) => ({ results: await readStages(tx, environmentId) })
 
 const read = {
-  method: 'GET' as const,
+  ...reading,
   tag: 'Deployment Stage Main Calls',
-  scope: 'Read' as const,
   area: 'projects' as const,
-  status: 200 as const,
 }
 const write = { ...read, scope: 'Write' as const, area: 'projects' as const, owner: stageInPath }
 
@@ -180,12 +287,10 @@ const writes: Operation[] = [
   operation({
     ...write,
     id: 'DeleteDeploymentStage',
-    method: 'DELETE',
+    ...removing,
     path: '/deploymentStage/{deploymentStageId}',
     summary: 'Delete a deployment stage without services',
-    scope: 'Admin',
     area: 'projects',
-    status: 204,
     run: (context) => changeOne(context, 'DELETE', removeStage, () => undefined),
   }),
   move('after', 'MoveAfterDeploymentStage', '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}'),

@@ -4,7 +4,7 @@
  * while the engine does not answer, the last known instances are sent.
  */
 import Type from 'typebox'
-import { type Context, nodeInPath, type Operation, operation } from '../api/operations/operation.ts'
+import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import type { Parts } from '../api/parts.ts'
 import { readClusterId } from '../clusters/refs.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
@@ -15,8 +15,57 @@ import type { Queryable } from '../store/database.ts'
 import { followShared, type Shared } from '../streams/shared-read.ts'
 import { type Sink, socketSink } from '../streams/sink.ts'
 import { ofProject, seenBy } from './live-status.ts'
-import { environmentRunningState, instanceStateOf, type RunningState, serviceStateOf } from './running-states.ts'
 import { EnvironmentOrProject, environmentOrProject, ofService } from './stream-query.ts'
+
+const runningStates = ['STARTING', 'RUNNING', 'ERROR', 'STOPPING', 'STOPPED', 'COMPLETED', 'WARNING'] as const
+export type RunningState = (typeof runningStates)[number]
+
+const ending = new Set(['STOPPING', 'DELETING'])
+
+const isWord = (word: string): word is RunningState => runningStates.some((each) => each === word)
+
+interface Noted {
+  running_state: string
+  deployment_state: string
+}
+
+const isAlive = ({ state }: Pick<Instance, 'state'>): boolean => state !== 'exited' && state !== 'missing'
+
+/** The running state of a service, from its recorded state, the current action and its instances. */
+export const serviceStateOf = (
+  { running_state, deployment_state }: Noted,
+  instances: readonly Pick<Instance, 'state'>[],
+): RunningState => {
+  // There is no value for an unknown state.
+  const state = isWord(running_state) ? running_state : 'WARNING'
+  if (ending.has(deployment_state)) return state === 'STOPPED' ? state : 'STOPPING'
+  // A first version is recorded once it is ready.
+  return state === 'STOPPED' && instances.some(isAlive) ? 'STARTING' : state
+}
+
+const ofInstance: Record<Instance['state'], RunningState> = {
+  created: 'STARTING',
+  starting: 'STARTING',
+  running: 'RUNNING',
+  restarting: 'ERROR',
+  exited: 'STOPPED',
+  missing: 'STOPPED',
+}
+
+/**
+ * Running states: whether instances are up, whatever the last deployment did. Pure. The values are those of the public
+ * websocket API.
+ */
+export const instanceStateOf = ({ state, exitCode }: Pick<Instance, 'state' | 'exitCode'>): RunningState =>
+  state === 'exited' && exitCode !== null && exitCode !== 0 ? 'ERROR' : ofInstance[state]
+
+/** One failure is a warning, nothing but failures an error; then what is changing, then what is running. */
+export const environmentRunningState = (services: readonly RunningState[]): RunningState => {
+  if (services.length > 0 && services.every((state) => state === 'ERROR')) return 'ERROR'
+  if (services.includes('ERROR')) return 'WARNING'
+  const order = ['WARNING', 'STARTING', 'STOPPING', 'RUNNING', 'COMPLETED'] as const
+  return order.find((state) => services.includes(state)) ?? 'STOPPED'
+}
 
 const engineMs = 2000
 
@@ -182,15 +231,13 @@ const followRunning = (context: Context, sink: Sink): void => {
 /** `/service/status`. */
 const statusSocket = operation({
   id: 'handleServiceStatus',
-  method: 'GET',
+  ...reading,
   path: '/service/status',
   tag: 'Websocket',
   summary: 'Follow the running state of services with their instances, in an environment or a whole project',
-  scope: 'Read',
   area: 'projects',
   owner: environmentOrProject,
   query: Type.Object(EnvironmentOrProject),
-  status: 200,
   produces: 'websocket',
   socket: (context, socket) => followRunning(context, socketSink(socket)),
 })
@@ -213,15 +260,13 @@ const asPods = (instances: Instance[]) => ({
 /** `/service/pods`. */
 const podsSocket = operation({
   id: 'handleServiceListPods',
-  method: 'GET',
+  ...reading,
   path: '/service/pods',
   tag: 'Websocket',
   summary: 'Follow the instances of a service and the ports they listen on',
-  scope: 'Read',
   area: 'projects',
   owner: { ...nodeInPath('service', 'service'), inQuery: true },
   query: ofService,
-  status: 200,
   produces: 'websocket',
   socket({ parts, node }, socket) {
     const stream = { sink: socketSink(socket), view: { name: 'pods', show: asPods } }

@@ -7,9 +7,11 @@ import {
   OtherAnswer,
   type Owner,
   operation,
+  reading,
+  removing,
 } from '../api/operations/operation.ts'
 import { merge, Results } from '../api/operations/schema.ts'
-import type { ApiSettings } from '../api/parts.ts'
+import type { ApiSettings, Parts } from '../api/parts.ts'
 import { isTypedClient } from '../api/typed-clients.ts'
 import {
   type DeploymentAction,
@@ -23,14 +25,46 @@ import { isKind, type Kind, kinds, oldIdOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
-import type { View } from '../streams/shared-read.ts'
+import { followShared, type Shared, type View } from '../streams/shared-read.ts'
+import { eventSink, lastEventId } from '../streams/sink.ts'
 import { MaybeCommitId, planFor, request, SkipReconcile, serviceToDeploy } from './deployment-request.ts'
-import { liveService } from './live-service.ts'
 import { isDryRun, planned } from './plan-schema.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
-export interface Removal {
+const ofService = (
+  { database, deployments, streams }: Parts,
+  environmentId: string,
+  id: string,
+): Shared<ServiceStatus> => ({
+  subscribe: (changed) => streams.changes.subscribe(environmentId, changed),
+  read: async () => (await deployments.statuses(database, [id]))[0] ?? null,
+})
+
+/** `viewFor` says in which form the caller wants the status. */
+const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation =>
+  operation({
+    id: `stream${self.noun}Status`,
+    ...reading,
+    path: `${itemOf(self)}/status/stream`,
+    tag: `${self.noun} Main Calls`,
+    summary: `Follow the status of ${self.nounWithArticle}, as server-sent events`,
+    area: 'projects',
+    owner: ownerOf(self),
+    produces: 'text/event-stream',
+    async run(context) {
+      const { parts, node } = context
+      const view = viewFor(context)
+      const sink = eventSink(context, 'the status of this service, now and on every change')
+      followShared(parts, `service ${node.id}`, () => ofService(parts, node.parentId!, node.id), {
+        sink,
+        view,
+        has: lastEventId(context),
+      })
+    },
+  })
+
+interface Removal {
   summary: string
   /** Of a delete. */
   query: TObject
@@ -42,7 +76,7 @@ export interface Removal {
   skipsEnding(query: Context['query']): boolean
 }
 
-export interface DeployableOptions {
+interface DeployableOptions {
   /** What the body of a deploy may contain; default the commit. */
   deployBody?: TObject
   /** False if there is nothing to stop. */
@@ -214,14 +248,12 @@ const viewFor =
 const statusOf = (known: Known): Operation =>
   operation({
     id: `get${known.self.noun}Status`,
-    method: 'GET',
+    ...reading,
     path: `${itemOf(known.self)}/status`,
     tag: `${known.self.noun} Main Calls`,
     summary: `Read the status of ${known.self.nounWithArticle}`,
-    scope: 'Read',
     area: 'projects',
     owner: known.owner,
-    status: 200,
     answer: known.speaksRunning === true ? StatusOfEither : Status,
     async run(context) {
       const status = await readStatus(context, context.db)
@@ -251,14 +283,12 @@ const statesOfKind = (kind: Kind): Owner => {
 const statusesOf = ({ self }: Known): Operation =>
   operation({
     id: `getEnvironment${self.noun}Status`,
-    method: 'GET',
+    ...reading,
     path: `/environment/{environmentId}/${self.path}/status`,
     tag: `${self.noun}s`,
     summary: `Read the status of every service of the same kind as ${self.nounWithArticle} in an environment`,
-    scope: 'Read',
     area: 'projects',
     owner: statesOfKind(self.kind),
-    status: 200,
     answer: Results(Status),
     run: async ({ parts, db, node }) => ({
       results: await parts.deployments.statusesOf(db, (node.rows ?? []) as StateRow[]),
@@ -270,18 +300,16 @@ const removalOf = (known: Known): Operation => {
   const plan = planned(merge(SkipReconcile, removal?.endingQuery.properties ?? {}))
   return operation({
     id: `delete${self.noun}`,
-    method: 'DELETE',
+    ...removing,
     path: itemOf(self),
     tag: `${self.noun} Main Calls`,
     summary:
       removal?.summary ??
       `Delete ${self.nounWithArticle} with everything it has, including volumes; continues after the response`,
-    scope: 'Admin',
     area: 'projects',
     owner,
     ...plan,
     query: merge(plan.query, removal?.query.properties ?? {}),
-    status: 204,
     async run(context) {
       if (removal?.keepsConfiguration(context.query) === true) {
         const answer = await uninstall(known, context)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fallbackName } from './engine-fallback.ts'
-import { blobsOf, choosePlatform, ImageRefused, type Manifest, parseManifest } from './manifest.ts'
+import { blobsOf, choosePlatform, ImageRefused, type Manifest, parseManifest, parsePlainJson } from './manifest.ts'
+import { fallbackName } from './organization-images.ts'
 import { rangeStart } from './pull-through.ts'
 import { ownerOf, pulledTag } from './tags.ts'
 
@@ -158,4 +158,38 @@ test('a range that is wanted begins where it says and ends with the blob', () =>
     ['lines=1-', null],
   ]
   for (const [header, start] of cases) assert.equal(rangeStart(header, 10), start, header)
+})
+
+const names = ['layers', 'digest', 'mediaType']
+
+test('JSON that is read in one way only is parsed as it is', () => {
+  for (const text of [
+    '{"layers":[{"digest":"a"},{"digest":"b"}],"mediaType":"x"}',
+    '{ "annotations" : { "org.example/Name": "\\"layers\\": [1]", "a": {} } }',
+    '{"layers": [], "text": "a \\\\", "digest": "}"}',
+    '[]',
+  ])
+    assert.deepEqual(parsePlainJson(text, names), JSON.parse(text), text)
+})
+
+test('a name in another case, outside of ASCII or twice is refused, for the engine could read another one', () => {
+  for (const text of [
+    '{"layers":[],"Layers":[{"urls":["http://127.0.0.1/"]}]}',
+    '{"LAYERS":[]}',
+    '{"layer\\u017f":[]}',
+    '{"layerſ":[]}',
+    '{"layers":[1],"layers":[]}',
+    '{"layers":[],"layer\\u0073":[]}',
+    '{"a":{"digest":"x","digest":"y"}}',
+    '{"layers":[{"Digest":"x"}]}',
+    'nothing',
+  ])
+    assert.equal(parsePlainJson(text, names), null, text)
+})
+
+test('texts with more or deeper values than a manifest has are refused', () => {
+  const deep = `${'['.repeat(5000)}${']'.repeat(5000)}`
+  assert.equal(parsePlainJson(deep, names), null)
+  assert.equal(parsePlainJson(`{"a":[${'1,'.repeat(300_000)}1]}`, names), null)
+  assert.ok(parsePlainJson(`{"a":[${'1,'.repeat(10_000)}1]}`, names) !== null)
 })

@@ -1,5 +1,6 @@
 /** See images.ts: the registry is asked, the engine pulls through us, and the image gets a name of its organization. */
 import { createHash } from 'node:crypto'
+import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
 import { type EngineConnection, isLocalEngine } from '../lib/docker/engine-connection.ts'
 import { splitTag } from '../lib/docker/image-name.ts'
@@ -8,17 +9,117 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import { type AskedImage, askDigest, askRegistry, explain, nameOf, splitHost } from './ask-registry.ts'
 import { createAsking, engineFailed, maxTries, pauseMs } from './asking.ts'
-import { fallbackName, mayFallBack } from './engine-fallback.ts'
 import { createEngineImages, type EngineImages, pinnedReference } from './engine-images.ts'
 import { createEnginePull } from './engine-pull.ts'
-import { createHeldImages } from './held-images.ts'
 import type { HeldImage, ImageAccess, OrganizationImages, RegistryLogins } from './images.ts'
 import { isDigest } from './manifest.ts'
 import type { PullThrough } from './pull-through.ts'
-import { createSharedWork } from './shared-work.ts'
 import { pulledTag } from './tags.ts'
 
-export interface OrganizationImagesParts {
+interface Running<T> {
+  result: Promise<T>
+  control: AbortController
+  waiting: number
+}
+
+/** Work that is shared by several waiters and done once. It is aborted when nobody waits any longer. */
+const createSharedWork = <T>() => {
+  const running = new Map<string, Running<T>>()
+
+  const begin = (key: string, work: (signal: AbortSignal) => Promise<T>): Running<T> => {
+    const control = new AbortController()
+    const started: Running<T> = { result: work(control.signal), control, waiting: 0 }
+    const forget = () => {
+      if (running.get(key) === started) running.delete(key)
+    }
+    started.result.then(forget, forget)
+    running.set(key, started)
+    return started
+  }
+
+  return {
+    async join(key: string, signal: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+      signal.throwIfAborted()
+      const one = running.get(key) ?? begin(key, work)
+      one.waiting += 1
+      try {
+        return await untilAborted(one.result, signal)
+      } finally {
+        one.waiting -= 1
+        if (one.waiting === 0) {
+          if (running.get(key) === one) running.delete(key)
+          one.control.abort(new Error('nobody is waiting for it anymore'))
+        }
+      }
+    },
+    async close(): Promise<void> {
+      const left = [...running.values()]
+      for (const { control } of left) control.abort(new Error('the server is stopping'))
+      await Promise.allSettled(left.map(({ result }) => result))
+    },
+  }
+}
+
+/** What the engine has for an organization, identified by the names of images there. */
+const createHeldImages = (engine: EngineImages, clock: Clock) => {
+  const held: OrganizationImages['held'] = async (organizationId, reference, signal) =>
+    (await engine.find(pulledTag(organizationId, reference), signal))?.Id ?? null
+
+  /** Names it again even if it already has the name, so that it counts as used today. */
+  const keep = async (organizationId: string, image: HeldImage): Promise<HeldImage> => {
+    await engine.tag(image.imageId, pulledTag(organizationId, image.reference))
+    return image
+  }
+
+  const adopt: OrganizationImages['adopt'] = async (organizationId, reference, signal) => {
+    const found = await engine.find(reference, signal)
+    if (found === null) return null
+    await keep(organizationId, { imageId: found.Id, reference })
+    return found.Id
+  }
+
+  const drop: OrganizationImages['drop'] = async (organizationId, references, signal) => {
+    for (const reference of references) {
+      signal.throwIfAborted()
+      await engine.untag(pulledTag(organizationId, reference), true)
+    }
+  }
+
+  const sweep: OrganizationImages['sweep'] = async (organizationId, needed, unusedMs, signal) => {
+    const kept = new Set(needed.map((reference) => pulledTag(organizationId, reference)))
+    for (const tag of await engine.tagsOf(organizationId)) {
+      signal.throwIfAborted()
+      if (kept.has(tag)) continue
+      const usedAt = Date.parse((await engine.find(tag, signal))?.Metadata?.LastTagTime ?? '')
+      if (clock.now().getTime() - usedAt > unusedMs) await engine.untag(tag, true)
+    }
+  }
+
+  return { held, keep, adopt, drop, sweep, owners: engine.owners }
+}
+
+const publicPrefix = 'docker.io/library/'
+
+/** `redis:7` of `docker.io/library/redis:7`, if it is among these, else null. */
+export const fallbackName = (
+  { repository, tag }: { repository: string; tag: string },
+  allowed: readonly string[],
+): string | null => {
+  if (!repository.startsWith(publicPrefix)) return null
+  const name = repository.slice(publicPrefix.length)
+  if (name === '' || name.includes('/')) return null
+  const full = `${name}${tag.includes(':') ? '@' : ':'}${tag}`
+  return allowed.some((each) => each === '*' || each === name || each === full) ? full : null
+}
+
+/**
+ * Images that the operator loaded into the engine, used if the public registry does not answer: only under the names
+ * listed in SLIPWAY_ENGINE_IMAGES. An image with any other name may belong to somebody.
+ */
+const mayFallBack = (error: unknown): boolean =>
+  error instanceof DeploymentError && (error.code === 'image_unreachable' || error.code === 'image_missing')
+
+interface OrganizationImagesParts {
   connection: EngineConnection
   /** An address of the engine's machine, where that is another one. */
   elsewhere?: string | undefined

@@ -11,8 +11,63 @@ import { createLoop, type WorkParts } from '../work/loop.ts'
 import { createWorker, type Held } from '../work/worker.ts'
 import { attemptDelivery, settlementOf } from './attempt.ts'
 import { outboxChannel } from './outbox.ts'
-import { type ClaimedDelivery, claimDue, disableWebhook, release, requeue, sweep } from './queue.ts'
-import { createSettler } from './settler.ts'
+import {
+  type ClaimedDelivery,
+  claimDue,
+  disableWebhook,
+  release,
+  requeue,
+  type Settled,
+  settle,
+  sweep,
+} from './queue.ts'
+
+// Settles attempts that end at nearly the same time with one statement: the next batch collects while the last one is
+// written. Promises that one attempt that cannot be settled does not affect others.
+const atOnce = 256
+
+interface Waiting {
+  settled: Settled
+  resolve(): void
+  reject(error: unknown): void
+}
+
+/** Gives a function that resolves when its attempt is settled in the database. */
+export const createSettler = (database: Database, worker: string): ((settled: Settled) => Promise<void>) => {
+  let waiting: Waiting[] = []
+  let writing = false
+
+  const writeOne = (one: Waiting): Promise<void> =>
+    settle(database, worker, [one.settled]).then(one.resolve, one.reject)
+
+  const writeBatch = async (batch: readonly Waiting[]): Promise<void> => {
+    if (batch.length === 1) return writeOne(batch[0]!)
+    try {
+      await settle(
+        database,
+        worker,
+        batch.map(({ settled }) => settled),
+      )
+      for (const { resolve } of batch) resolve()
+    } catch {
+      for (const one of batch) await writeOne(one)
+    }
+  }
+  const writeAll = async (): Promise<void> => {
+    writing = true
+    while (waiting.length > 0) {
+      const batch = waiting.slice(0, atOnce)
+      waiting = waiting.slice(atOnce)
+      await writeBatch(batch)
+    }
+    writing = false
+  }
+  return (settled) =>
+    new Promise((resolve, reject) => {
+      waiting.push({ settled, resolve, reject })
+      if (!writing) void writeAll()
+    })
+}
 
 export interface DeliveryParts extends WorkParts {
   database: Database
@@ -25,7 +80,7 @@ export interface DeliveryParts extends WorkParts {
   perWebhook?: number
 }
 
-export interface Delivery {
+interface Delivery {
   start(): Promise<void>
   /** Aborts and releases attempts in progress; resolves when none is left. */
   stop(): Promise<void>

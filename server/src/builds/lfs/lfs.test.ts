@@ -16,7 +16,7 @@ import { openGitPlace, removeGitPlace } from '../git/place.ts'
 import { createGit } from '../git/process.ts'
 import { createMirrors, type MirrorParts } from '../mirrors/mirrors.ts'
 import type { ContentPart } from './complete.ts'
-import { lfsEndpoint } from './endpoint.ts'
+import { lfsEndpoint } from './fetch.ts'
 import { parsePointer } from './pointer.ts'
 
 const never = new AbortController().signal

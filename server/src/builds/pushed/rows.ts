@@ -54,15 +54,6 @@ export const countPacks = async (db: Queryable, id: string): Promise<number> => 
   return row!.count
 }
 
-/** Bytes of all packs of a repository. */
-export const readSize = async (db: Queryable, id: string): Promise<number> => {
-  const [row] = await db.query<{ bytes: number }>(
-    'select coalesce(sum(bytes), 0)::float8 as bytes from git_pack where repository_id = $1 and accepted',
-    [id],
-  )
-  return row!.bytes
-}
-
 /** One statement a part, so that a large pack is never in memory as a whole. */
 export async function* readParts(db: Queryable, packId: string): AsyncGenerator<Buffer> {
   for (let part = 0; ; part += 1) {

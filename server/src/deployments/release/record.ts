@@ -67,9 +67,6 @@ const conditions: Readonly<Record<string, string>> = {
     'reference = (select image from release where id = $4) and organization_id = (select organization_id from release where id = $4)',
 }
 
-/** The tables of a record, in the order in which their rows can be written. */
-export const recordTables = Object.keys(conditions)
-
 /** What is left out of a record that would be too large otherwise: first the rows that the fewest restores need. */
 const dispensable = [[], ['uploaded_certificate', 'service_output'], ['variable']] as const
 

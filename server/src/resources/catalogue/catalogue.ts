@@ -3,7 +3,7 @@
  * are in `catalogue/`; no provider is asked. Any token can read it.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { type Context, type Operation, operation, ownOrganization } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
 import { Flag, List, Maybe, OneOf, Results, Text, Whole } from '../../api/operations/schema.ts'
 import { notFound } from '../../lib/errors.ts'
 import { features } from '../cluster/catalogue-features.ts'
@@ -11,8 +11,55 @@ import { viewFeature } from '../cluster/features.ts'
 import { Feature, vendors } from '../cluster/schema.ts'
 import { databaseTypeNames } from '../kinds/database-types.ts'
 import { type InstanceType, instanceTypes } from './instance-types.ts'
-import { databaseInstanceTypes, managedDatabaseTypes } from './managed-databases.ts'
 import { regions } from './regions.ts'
+
+/**
+ * Managed databases of cloud providers, and the instance classes they run on, from the providers' public data sheets. A
+ * selection: classes that have been available in nearly every region for years.
+ */
+const sizes = ['large', 'xlarge', '2xlarge', '4xlarge']
+const general = (families: readonly string[]): string[] => [
+  ...['micro', 'small', 'medium', 'large', 'xlarge', '2xlarge'].map((size) => `db.t3.${size}`),
+  ...['micro', 'small', 'medium', 'large', 'xlarge', '2xlarge'].map((size) => `db.t4g.${size}`),
+  ...families.flatMap((family) => sizes.map((size) => `db.${family}.${size}`)),
+]
+const relational = general(['m5', 'm6g', 'm6i', 'r5', 'r6g', 'r6i'])
+
+const managedDatabaseTypes = {
+  AWS: ['MONGODB', 'MYSQL', 'POSTGRESQL', 'REDIS'],
+  SCW: ['MYSQL', 'POSTGRESQL', 'REDIS'],
+} as const
+
+const scalewayNodes = [
+  ...['PICO', 'NANO', 'MICRO'].map((size) => `DB-PLAY2-${size}`),
+  ...['S', 'M', 'L', 'XL'].map((size) => `DB-DEV-${size}`),
+  ...['XXS', 'XS', 'S', 'M', 'L'].map((size) => `DB-PRO2-${size}`),
+  ...['XS', 'S', 'M', 'L', 'XL'].map((size) => `DB-GP-${size}`),
+]
+
+const awsNodes: Record<string, readonly string[]> = {
+  POSTGRESQL: relational,
+  MYSQL: relational,
+  MONGODB: [
+    'db.t3.medium',
+    'db.t4g.medium',
+    ...['r5', 'r6g'].flatMap((family) => sizes.map((size) => `db.${family}.${size}`)),
+  ],
+  REDIS: [
+    ...['t3', 't4g'].flatMap((family) => ['micro', 'small', 'medium'].map((size) => `cache.${family}.${size}`)),
+    ...['m5', 'm6g', 'r5', 'r6g'].flatMap((family) => sizes.map((size) => `cache.${family}.${size}`)),
+  ],
+}
+
+/** By provider and type of database. */
+const databaseInstanceTypes: Partial<Record<string, Record<string, readonly string[]>>> = {
+  AWS: awsNodes,
+  SCW: {
+    POSTGRESQL: scalewayNodes,
+    MYSQL: scalewayNodes,
+    REDIS: ['MICRO', 'XS', 'S', 'M', 'L', 'XL'].map((size) => `RED1-${size}`),
+  },
+}
 
 type Vendor = keyof typeof regions
 
@@ -231,12 +278,10 @@ const entries: readonly Entry[] = [
 export const catalogueOperations: Operation[] = entries.map(({ item, results, ...entry }) =>
   operation({
     ...entry,
-    method: 'GET',
+    ...reading,
     tag: 'Cloud Provider',
-    scope: 'Read',
     area: 'projects',
     owner: ownOrganization,
-    status: 200,
     answer: Results(item),
     run: async ({ params, query }) => ({ results: [...results(params, query)] }),
   }),

@@ -3,7 +3,7 @@
  * the values for Helm charts that follow from its parameters, with the manifest of what this server needs there.
  */
 import Type from 'typebox'
-import { type Context, type Fields, type Operation, operation } from '../../api/operations/operation.ts'
+import { type Context, type Fields, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
 import { Flag, Maybe } from '../../api/operations/schema.ts'
 import { openKubeconfig, readKubernetesRows } from '../../clusters/kubernetes.ts'
@@ -12,7 +12,22 @@ import type { Secret } from '../../lib/secret.ts'
 import { accessManifest } from '../../runtimes/kubernetes/rights.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { clusterInOrganization, engineOf, isDocker, readCluster } from './rows.ts'
-import { toYaml } from './yaml-text.ts'
+
+/** Plain values as block YAML. Text is always quoted as in JSON, which YAML reads the same way. */
+const isEmpty = (value: unknown): boolean =>
+  typeof value !== 'object' || value === null || Object.keys(value).length === 0
+
+const lines = (value: unknown, indent: string): string[] => {
+  if (Array.isArray(value)) return value.flatMap((item) => block(`${indent}-`, item, indent))
+  return Object.entries(value as object).flatMap(([name, inner]) => block(`${indent}${keyOf(name)}:`, inner, indent))
+}
+
+const keyOf = (name: string): string => (/^[A-Za-z][\w-]*$/.test(name) ? name : JSON.stringify(name))
+
+const block = (head: string, value: unknown, indent: string): string[] =>
+  isEmpty(value) ? [`${head} ${JSON.stringify(value)}`] : [head, ...lines(value, `${indent}  `)]
+
+const toYaml = (value: object): string => `${lines(value, '').join('\n')}\n`
 
 const path = '/organization/{organizationId}/cluster/{clusterId}'
 const column = 'kubeconfig'
@@ -165,16 +180,14 @@ export const clusterAccessOperations: Operation[] = [
   }),
   operation({
     id: 'getInstallationHelmValues',
-    method: 'GET',
+    ...reading,
     path: `${path}/installationHelmValues`,
     tag: 'Clusters',
     summary:
       'Read the parameters of a cluster as values for Helm charts; of one of your own also, as `kubernetesAccess`, the manifest of the rights that this server needs there',
-    scope: 'Read',
     area: 'clusters',
     cluster: 'VIEWER',
     owner: clusterInOrganization,
-    status: 200,
     produces: 'application/x-yaml',
     run: helmValues,
   }),

@@ -5,19 +5,22 @@
  * Others are only recorded: they are READY, never DEPLOYED, and refuse deployments too.
  */
 import Type from 'typebox'
-import type { Context, Operation } from '../../api/operations/operation.ts'
+import { actingIn } from '../../api/operations/effects.ts'
+import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
 import { type Along, type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import { Maybe, OneOf } from '../../api/operations/schema.ts'
 import { capacitySql } from '../../clusters/capacity.ts'
 import { isLocal, isReachedSql } from '../../clusters/local.ts'
 import { SkipReconcile } from '../../facets/deployment-request.ts'
+import { settingsBody, settingsEditor } from '../../facets/settings/advanced-settings.ts'
+import { readInner } from '../../facets/settings/inner-configuration.ts'
+import { defaultsOf } from '../../facets/settings/settings.ts'
 import { badRequest, conflict, invalidField } from '../../lib/errors.ts'
 import { isLocalSql } from '../../store/cluster-rows.ts'
 import type { Queryable } from '../../store/database.ts'
 import { accessesOfN, writeAccesses } from '../secret-manager/access.ts'
 import { refuseUsedAccesses, secretManagerUserOperations } from '../secret-manager/users.ts'
 import { clusterAccessOperations } from './access.ts'
-import { clusterAdvancedSettingsOperations } from './advanced-settings.ts'
 import { clusterDnsOperations } from './dns.ts'
 import { refuseUnused, withEngine } from './engine.ts'
 import { readFeatures, viewClusterFeature } from './features.ts'
@@ -29,10 +32,64 @@ import { noteUnread } from './managed/unread.ts'
 import { clusterOrphanOperations } from './orphans.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './provider.ts'
 import { clusterRoutingOperations } from './routing.ts'
-import { readCluster, refuseLocked } from './rows.ts'
+import { clusterInOrganization, engineOf, readCluster, refuseLocked } from './rows.ts'
 import { clusterRecord, clusterSpec } from './schema.ts'
+import { clusterSettings } from './settings.ts'
 import { clusterStatusOperations } from './status.ts'
 import { clusterStreamOperations } from './streams.ts'
+
+const path = '/organization/{organizationId}/cluster/{clusterId}/advancedSettings'
+const defaults = defaultsOf(clusterSettings)
+const edit = settingsEditor(clusterSettings, defaults)
+const answer = Type.Object(clusterSettings, { title: 'ClusterAdvancedSettings' })
+const common = { tag: 'Clusters', answer }
+
+/** Advanced settings of clusters: what is set is stored with the cluster, everything else has its default. */
+const clusterAdvancedSettingsOperations: Operation[] = [
+  operation({
+    ...common,
+    id: 'getDefaultClusterAdvancedSettings',
+    ...reading,
+    path: '/defaultClusterAdvancedSettings',
+    summary: 'Read the default advanced settings of a cluster',
+    area: 'resources',
+    owner: ownOrganization,
+    run: async () => defaults,
+  }),
+  operation({
+    ...common,
+    id: 'getClusterAdvancedSettings',
+    ...reading,
+    path,
+    summary: 'Read all advanced settings of a cluster, including those at their defaults',
+    area: 'clusters',
+    cluster: 'VIEWER',
+    owner: clusterInOrganization,
+    run: async ({ db, node }) => ({ ...defaults, ...(await readInner<object>(db, node.id, 'advanced_settings', {})) }),
+  }),
+  operation({
+    ...common,
+    id: 'editClusterAdvancedSettings',
+    method: 'PUT',
+    path,
+    summary: 'Replace the advanced settings of a cluster; omitted keys get their defaults',
+    scope: 'Write',
+    area: 'clusters',
+    cluster: 'ADMIN',
+    owner: clusterInOrganization,
+    body: settingsBody(clusterSettings),
+    refusesMarked: true,
+    status: 201,
+    async run(context) {
+      const spec = await readCluster(context, context.db)
+      const [module, schema] = [moduleOf(context, spec), Type.Object(clusterSettings)]
+      noteUnread(context, module, schema, '/advanced_settings')
+      if (module === null && (await engineOf(context, context.db)) !== 'kubernetes')
+        for (const { path: unused } of actingIn('kubernetes', schema, context.body)) context.onlyRecorded(unused)
+      return edit(context)
+    },
+  }),
+]
 
 /** What the first start stores for the engine of this machine. */
 export const localClusterSpec: Spec = {

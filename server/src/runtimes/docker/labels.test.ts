@@ -17,7 +17,7 @@ import { createLog } from '../../lib/log.ts'
 import type { Probe, Workload } from '../runtime.ts'
 import { containerName, networkName } from './describe.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
-import { parseProbe } from './probes/parse-probe.ts'
+import { parseProbe } from './probes/watch.ts'
 
 const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
 const failing: Probe = {

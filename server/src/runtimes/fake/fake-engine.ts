@@ -1,6 +1,9 @@
 /** What a fake engine holds: instances that live by their script, their endpoints and logs, kept in a file if asked. */
-import { EventEmitter } from 'node:events'
+import { createSocket } from 'node:dgram'
+import { EventEmitter, once } from 'node:events'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { newId } from '../../lib/ids.ts'
 import type { Clock } from '../../lib/time/clock.ts'
@@ -8,8 +11,56 @@ import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Mark } from '../marks.ts'
 import type { Owned } from '../owned.ts'
 import type { LogLine, RuntimeEvent, Workload } from '../runtime.ts'
-import { type Endpoint, listen } from './endpoint.ts'
 import type { Behaviour } from './script.ts'
+
+interface Endpoint {
+  port: number
+  close(): void
+}
+
+/** Answers every request on 127.0.0.1 with `body`, or hangs up while `silent` says so. Port 0 is any free one. */
+const listenTcp = (port: number, body: string, silent: () => boolean): Promise<Endpoint> => {
+  const server = createServer((request, answer) => {
+    if (silent()) return void request.socket.destroy()
+    answer.setHeader('content-type', 'application/json')
+    request.resume()
+    request.on('end', () => answer.end(body))
+  })
+  const close = () => {
+    server.close()
+    server.closeAllConnections()
+  }
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, '127.0.0.1', () => resolve({ port: (server.address() as AddressInfo).port, close }))
+  })
+}
+
+/** The same for every datagram. */
+const listenUdp = async (port: number, body: string, silent: () => boolean): Promise<Endpoint> => {
+  const socket = createSocket('udp4')
+  socket.on('message', (_, from) => silent() || socket.send(body, from.port, from.address))
+  socket.bind({ port, address: '127.0.0.1', exclusive: true })
+  await once(socket, 'listening')
+  return { port, close: () => socket.close() }
+}
+
+const tries = 5
+
+/** One port number, over TCP and, where asked for, over UDP too. */
+const listen = async (port: number, udp: boolean, body: string, silent: () => boolean): Promise<Endpoint> => {
+  for (let left = tries; ; left -= 1) {
+    const tcp = await listenTcp(port, body, silent)
+    if (!udp) return tcp
+    try {
+      const beside = await listenUdp(tcp.port, body, silent)
+      return { port: tcp.port, close: () => void [tcp, beside].map((each) => each.close()) }
+    } catch (error) {
+      tcp.close()
+      if (port !== 0 || left === 1) throw error
+    }
+  }
+}
 
 export interface FakeInstance {
   seen: Instance
@@ -24,7 +75,7 @@ export interface FakeInstance {
   record?: string | undefined
 }
 
-export interface State {
+interface State {
   instances: FakeInstance[]
   environments: string[]
   /** `limitGb`: absent or null without a limit. */

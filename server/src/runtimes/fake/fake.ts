@@ -14,6 +14,7 @@ import { type BlueGreenParts, createBlueGreen, noRouter } from '../blue-green/bl
 import type { Instances, PlacedInstance } from '../blue-green/instances.ts'
 import type { Images } from '../images.ts'
 import { normalizeTime } from '../log-time.ts'
+import { type Mark, type Marks, newestFirst } from '../marks.ts'
 import {
   type Capacity,
   engineAbilities,
@@ -28,11 +29,38 @@ import {
   type Workload,
 } from '../runtime.ts'
 import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fake-engine.ts'
-import { createFakeMarks } from './marks.ts'
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 
-export interface FakeRuntimeOptions {
+/** Marks of control planes in the state of a fake engine. */
+const createFakeMarks = ({ state, restored, save }: FakeEngine): Marks => ({
+  async list(scope) {
+    await restored
+    const own = (state.marks ?? []).filter((each) => each.scope === scope)
+    return own.map(({ scope: _, ...mark }): Mark => mark).sort(newestFirst)
+  },
+  async put(scope, mark) {
+    await restored
+    state.marks ??= []
+    const there = state.marks.find((each) => each.scope === scope && each.generation === mark.generation)
+    if (there !== undefined) return { generation: there.generation, nonce: there.nonce, writer: there.writer }
+    state.marks.push({ scope, ...mark })
+    save()
+    return mark
+  },
+  async remove(scope, { generation }) {
+    await restored
+    state.marks = (state.marks ?? []).filter((each) => each.scope !== scope || each.generation !== generation)
+    save()
+  },
+  async clear() {
+    await restored
+    state.marks = []
+    save()
+  },
+})
+
+interface FakeRuntimeOptions {
   ownerId: string
   clock?: Clock
   /** Where to keep the state as JSON; without it, it ends with the process. */

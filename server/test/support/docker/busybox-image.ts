@@ -3,7 +3,7 @@
  * tests run where no registry can be reached. Racing calls end with the same tag.
  */
 import { existsSync } from 'node:fs'
-import { buildBusybox } from '../../../src/builds/engine/own-busybox.ts'
+import { buildBusybox } from '../../../src/builds/engine/base-image.ts'
 import { findImage } from '../../../src/images/engine-images.ts'
 import { createEngine } from '../../../src/lib/docker/docker-engine.ts'
 import { exec } from '../../../src/lib/exec.ts'

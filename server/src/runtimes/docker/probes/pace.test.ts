@@ -5,9 +5,9 @@ import { createFakeClock } from '../../../../test/support/fake-clock.ts'
 import { newId } from '../../../lib/ids.ts'
 import type { PlacedInstance } from '../../blue-green/instances.ts'
 import type { Probe } from '../../runtime.ts'
-import { keepAliveOne } from './liveness.ts'
 import type { ProbeCall } from './probe.ts'
 import { createReadiness, watchReadiness } from './readiness.ts'
+import { keepAliveOne } from './watch.ts'
 
 const probe: Probe = {
   check: { kind: 'exec', command: ['true'] },

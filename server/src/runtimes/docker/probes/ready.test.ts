@@ -9,7 +9,7 @@ import type { Engine } from '../../../lib/docker/docker-engine.ts'
 import type { Containers } from '../containers.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import type { Logs } from '../logs/logs.ts'
-import { createReady } from './ready.ts'
+import { createReady, type Ending, judge } from './ready.ts'
 
 test('the time that a version gets to say yes as often as asked is the one that its log and its failure name', async () => {
   const clock = createFakeClock()
@@ -78,3 +78,24 @@ test('what has ended once is ready when it says yes and has stayed up for a seco
   await clock.advance(3000)
   await waiting
 })
+
+const ending = (over: Partial<Ending>): Ending => ({ exits: 1, exitCode: 1, oomKilled: false, restarts: true, ...over })
+
+const cases: [string, Partial<Ending>, RegExp | null][] = [
+  ['runs', { exits: 0 }, null],
+  ['runs after a child of it was killed', { exits: 0, oomKilled: true }, null],
+  ['first end', {}, null],
+  ['second end', { exits: 2 }, null],
+  ['third end', { exits: 3, exitCode: 127 }, /crash_loop.*3 times.*exit code 127: the command was not found/],
+  ['end without restart', { restarts: false, exitCode: 0 }, /crash_loop.*exit code 0: it exited without an error/],
+  ['out of memory', { oomKilled: true, exitCode: 137 }, /out_of_memory.*64 MB/],
+  ['unknown signal', { exits: 3, exitCode: 135 }, /killed by signal 7/],
+  ['unknown code', { exits: 3, exitCode: 42 }, /exit code 42: the program reported an error/],
+]
+
+for (const [name, over, expected] of cases)
+  test(`verdict: ${name}`, () => {
+    const verdict = judge(ending(over), 64)
+    if (expected === null) assert.equal(verdict, null)
+    else assert.match(`${verdict?.code} ${verdict?.message}`, expected)
+  })

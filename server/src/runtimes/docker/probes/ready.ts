@@ -2,9 +2,9 @@
  * Waits until a revision's instances are ready, and says why if they are not. Exits are seen as events, never by
  * polling.
  */
-
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import { explainExitCode, outOfMemory } from '../../../lib/exit-codes.ts'
 import { withLastWords } from '../../../lib/last-words.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
@@ -16,9 +16,39 @@ import type { Logs } from '../logs/logs.ts'
 import { whyNotStarted } from '../program/not-started.ts'
 import { awaited, createPortWatch } from './port-watch.ts'
 import { type ProbeResult, probeFor } from './probe.ts'
-import { type Ending, judge } from './verdict.ts'
 
-export interface ReadyParts {
+/** From how a container ended to one plain sentence. Pure. */
+export interface Ending {
+  /** How often it has ended since it was made. */
+  exits: number
+  exitCode: number
+  oomKilled: boolean
+  /** False when the engine will not start it again. */
+  restarts: boolean
+}
+
+interface Verdict {
+  code: 'crash_loop' | 'out_of_memory'
+  message: string
+}
+
+const exitsAllowed = 3
+
+/** Null: wait, the engine starts it again and it may yet become ready. */
+export const judge = (ending: Ending, memoryMb: number): Verdict | null => {
+  if (ending.exits === 0) return null
+  if (ending.oomKilled)
+    return {
+      code: 'out_of_memory',
+      message: `The service ran out of memory (OOMKilled): ${outOfMemory(memoryMb)}.`,
+    }
+  if (ending.restarts && ending.exits < exitsAllowed) return null
+  const times = ending.exits === 1 ? '' : ` ${ending.exits} times`
+  const how = `exit code ${ending.exitCode}: ${explainExitCode(ending.exitCode)}`
+  return { code: 'crash_loop', message: `The service exited${times} instead of becoming ready (${how}).` }
+}
+
+interface ReadyParts {
   engine: Engine
   containers: Containers
   events: Events

@@ -5,22 +5,124 @@
  */
 import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import { tryJson } from '../../../lib/foreign-text/read-json.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
-import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
-import type { Probe } from '../../runtime.ts'
+import type { PlacedInstance } from '../../blue-green/instances.ts'
+import type { Instance, Probe } from '../../runtime.ts'
 import type { ContainerRow, Containers } from '../containers.ts'
 import { labelOf, labels } from '../describe.ts'
 import type { ContainerEvent, Events } from '../events.ts'
 import { type Hooks, parseCommand } from '../hooks.ts'
 import { watchDisconnects } from '../network/disconnects.ts'
-import { findingsOf, keepAliveOne } from './liveness.ts'
-import { parseProbe } from './parse-probe.ts'
 import { type ProbeCall, probeCallOf } from './probe.ts'
 import { type Readiness, watchReadiness } from './readiness.ts'
 import type { Troubles } from './troubles.ts'
 
-export interface WatchParts {
+// Parses the label of a liveness probe, which anybody may have written. Pure.
+type Fields = Record<string, unknown>
+
+const fieldsOf = (value: unknown): Fields => (typeof value === 'object' && value !== null ? (value as Fields) : {})
+
+/** A week: past that a timer would end at once. */
+const mostSeconds = 604_800
+
+const isCount = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isFinite(value) && value >= 0 && value <= mostSeconds
+
+const isPort = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) > 0 && (value as number) <= 65_535
+
+const parseCheck = (value: unknown): Probe['check'] | null => {
+  const { kind, port, path, scheme, command, service } = fieldsOf(value)
+  if (kind === 'tcp' && isPort(port)) return { kind, port }
+  if (kind === 'http' && isPort(port) && typeof path === 'string' && (scheme === 'HTTP' || scheme === 'HTTPS'))
+    return { kind, port, path, scheme }
+  if (kind === 'grpc' && isPort(port) && typeof service === 'string') return { kind, port, service }
+  if (kind === 'exec' && Array.isArray(command) && command.every((part) => typeof part === 'string'))
+    return { kind, command }
+  return null
+}
+
+const parse = (text: string): Fields => {
+  return fieldsOf(tryJson(text))
+}
+
+/** Null for anything but a whole probe. */
+export const parseProbe = (text: string): Probe | null => {
+  const fields = parse(text)
+  const check = parseCheck(fields.check)
+  const { initialDelaySeconds, periodSeconds, timeoutSeconds, successThreshold, failureThreshold } = fields
+  const counts = { initialDelaySeconds, periodSeconds, timeoutSeconds, successThreshold, failureThreshold }
+  if (check === null || !Object.values(counts).every(isCount)) return null
+  return { check, ...(counts as Omit<Probe, 'check'>) }
+}
+
+interface Findings {
+  failed(finding: string): Promise<void>
+  alive(): void
+}
+
+interface FindingsParts {
+  troubles: Troubles
+  events: Pick<Events, 'tell'>
+  log: Log
+}
+
+/** Restarts an instance that is not alive, or has it replaced where that did not help, and keeps its status true. */
+const findingsOf = (
+  { troubles, events, log }: FindingsParts,
+  { id, name, serviceId, revision }: Instance,
+  restart: () => Promise<void>,
+): Findings => {
+  const tell = (kind: 'ready' | 'unready'): void => events.tell({ serviceId, revision, instanceId: id, kind })
+  return {
+    async failed(finding) {
+      const { needsNew } = troubles.failed(id, finding)
+      const action = needsNew ? 'replacing the instance' : 'restarting the instance'
+      log.warn({ serviceId, instance: name, finding }, `liveness probe failed: ${action}`)
+      tell('unready')
+      // Its replacement removes it, which ends this watch.
+      if (needsNew) return
+      await restart()
+      troubles.restarted(id)
+    },
+    alive() {
+      if (troubles.alive(id)) tell('ready')
+    },
+  }
+}
+
+/** Until aborted; `failed` restarts it, and it is asked as a new one then. `alive`: it has answered as often as it has to. */
+export const keepAliveOne = async (
+  clock: Clock,
+  probe: Probe,
+  look: ProbeCall,
+  ended: AbortSignal,
+  { failed, alive }: Findings,
+): Promise<void> => {
+  for (;;) {
+    // A program needs a moment to begin.
+    await clock.sleep(Math.max(1, probe.initialDelaySeconds) * 1000, ended)
+    for (let failures = 0, successes = 0; ; ) {
+      const finding = await look(ended)
+      ended.throwIfAborted()
+      successes = finding === null ? successes + 1 : 0
+      if (finding !== null) failures += 1
+      else if (successes >= probe.successThreshold) {
+        failures = 0
+        alive()
+      }
+      if (finding !== null && failures >= Math.max(1, probe.failureThreshold)) {
+        await failed(finding)
+        break
+      }
+      await clock.sleep(Math.max(1, probe.periodSeconds) * 1000, ended)
+    }
+  }
+}
+
+interface WatchParts {
   engine: Engine
   containers: Containers
   events: Events
@@ -61,7 +163,7 @@ const withOurLabels = (row: ContainerRow): ContainerRow => ({
   Labels: Object.fromEntries(Object.entries(row.Labels).filter(([name]) => ours.has(name))),
 })
 
-const probeIn = (row: ContainerRow, label: string, { endpoints }: Instance): Probe | null => {
+const probeIn = (row: ContainerRow, label: string, { endpoints }: PlacedInstance): Probe | null => {
   const text = labelOf(row.Labels, label)
   const probe = text === undefined ? null : parseProbe(text)
   // Of a container from before its labels were all ours: its image says this, and concerns no other.

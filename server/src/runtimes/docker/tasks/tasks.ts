@@ -1,7 +1,6 @@
 /** Programs that run to completion. The same task id joins the existing execution, also after we crashed. */
-
-import { untilAborted } from '../../../lib/concurrency/waiting.ts'
-import type { Engine } from '../../../lib/docker/docker-engine.ts'
+import { untilAborted, waitAtMost } from '../../../lib/concurrency/waiting.ts'
+import { type Engine, ignoreGone, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import { collectOutputs } from '../../collect.ts'
@@ -13,9 +12,30 @@ import type { Logs } from '../logs/logs.ts'
 import { whyNotStarted } from '../program/not-started.ts'
 import { openFileOf } from './files.ts'
 import { createStarts, gone, isGone } from './start.ts'
-import { stopContainer } from './stop.ts'
 
-export interface TasksParts {
+/** SIGTERM, and SIGKILL after the grace; what has ended is fine. */
+const stopContainer = async (
+  engine: Engine,
+  clock: Clock,
+  id: string,
+  graceMs: number,
+  signal: AbortSignal,
+): Promise<void> => {
+  const kill = (name: string) =>
+    engine.call('POST', `/containers/${id}/kill`, { query: { signal: name } }).catch((error: unknown) => {
+      if (!isEngineError(error, 404, 409)) throw error
+    })
+  const ended = engine.call('POST', `/containers/${id}/wait`, { deadlineMs: graceMs + 60_000, signal })
+  ended.catch(() => {})
+  if (graceMs > 0) {
+    await kill('SIGTERM')
+    await waitAtMost(clock, graceMs, ended, signal).catch(() => {})
+  }
+  await kill('SIGKILL')
+  await untilAborted(ignoreGone(ended), signal)
+}
+
+interface TasksParts {
   engine: Engine
   containers: Containers
   creator: Creator

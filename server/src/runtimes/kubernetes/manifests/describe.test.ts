@@ -4,11 +4,10 @@ import type { Json } from '../../../../test/support/api.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Task, Workload } from '../../runtime.ts'
-import { describeController } from './controller.ts'
 import { describePullSecrets, describeSecret, type Place, type PullLogin, secretNameOf } from './describe.ts'
 import { partBytes } from './large-files.ts'
 import { describeLeft } from './left.ts'
-import { describeEnvironment, describeService, describeTaskParts } from './service.ts'
+import { describeController, describeEnvironment, describeService, describeTaskParts } from './service.ts'
 import { describeTask } from './task.ts'
 
 const place: Place = { ownerId: 'owner', canPause: true, runAs: null }

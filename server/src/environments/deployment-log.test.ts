@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { publicLogStep } from './log-steps.ts'
+import { publicLogStep } from './deployment-log.ts'
 
 const cases: [step: string, action: string | null, state: string | null, expected: string][] = [
   ['source', 'DEPLOY', 'BUILDING', 'Build'],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { EngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { explainRefusal } from './refusals.ts'
+import { explainRefusal } from './create.ts'
 
 const id = 'ab'.repeat(32)
 const store = `/var/lib/docker/overlay2/${id}/merged`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { environmentRunningState, instanceStateOf, type RunningState, serviceStateOf } from './running-states.ts'
+import { environmentRunningState, instanceStateOf, type RunningState, serviceStateOf } from './running-status.ts'
 
 test('a service is what was noted, on its way up before that, and on its way down while it is stopped', () => {
   const of = (running_state: string, deployment_state: string, ...states: ('running' | 'exited')[]) =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { LogLine } from '../../runtime.ts'
-import { createRepeatFilter } from './log-repeats.ts'
+import { createRepeatFilter } from './logs.ts'
 
 const at = (second: number): string => `2026-01-01T00:00:${String(second).padStart(2, '0')}.000000000Z`
 const line = (second: number, stream: LogLine['stream'] = 'stdout'): LogLine => ({
