@@ -5,6 +5,7 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ApiError } from '../lib/errors.ts'
+import { words } from '../lib/words.ts'
 
 export interface Cors {
   /** Adds what every answer to this request says to the browser. */
@@ -17,18 +18,10 @@ export interface Cors {
 
 const methods = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const usualHeaders = 'authorization, content-type, accept, idempotency-key, if-none-match, last-event-id, x-request-id'
-const readable = [
-  'etag',
-  'x-request-id',
-  'x-ratelimit-limit',
-  'x-ratelimit-remaining',
-  'x-ratelimit-reset',
-  'retry-after',
-  'links',
-  'slipway-not-applied',
-  'idempotent-replayed',
-  'content-disposition',
-].join(', ')
+const readable = words(
+  'etag x-request-id x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after links',
+  'slipway-not-applied idempotent-replayed content-disposition',
+).join(', ')
 /** The longest that every browser keeps an answer. */
 const keepSeconds = 7200
 

@@ -4,6 +4,7 @@ import { type Context, nodeInPath, type Operation, operation, reading } from '..
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
 import { idOf } from '../lib/ids.ts'
+import { words } from '../lib/words.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
 
 /** Begun, done and failed, by the action of the deployment. */
@@ -119,21 +120,10 @@ export const toLine = (row: LogRow, context: Context, clusterId: string) => {
   }
 }
 
-const kinds = [
-  'CANCELED',
-  'CANCELING',
-  'DELETED',
-  'DELETE_ERROR',
-  'DELETE_IN_PROGRESS',
-  'DEPLOYED',
-  'DEPLOYMENT_ERROR',
-  'DEPLOYMENT_IN_PROGRESS',
-  'ERROR',
-  'PAUSED',
-  'PAUSE_ERROR',
-  'PAUSE_IN_PROGRESS',
-  'WAITING',
-]
+const kinds: string[] = words(
+  'CANCELED CANCELING DELETED DELETE_ERROR DELETE_IN_PROGRESS DEPLOYED DEPLOYMENT_ERROR DEPLOYMENT_IN_PROGRESS',
+  'ERROR PAUSED PAUSE_ERROR PAUSE_IN_PROGRESS WAITING',
+)
 
 const oldState = (state: string | null): string => {
   if (state === null) return 'DEPLOYMENT_IN_PROGRESS'

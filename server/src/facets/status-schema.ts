@@ -3,39 +3,15 @@ import Type from 'typebox'
 import { Flag, Maybe, Nullable, OneOf, Open, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
 import { versionChoices } from '../deployments/deployments.ts'
 import { absent, ahead, allKinds, type Kind, kinds, type StatusList } from '../kinds.ts'
+import { words } from '../lib/words.ts'
 import { versionChoiceWords } from './plan-schema.ts'
 
-export const states = [
-  'BUILDING',
-  'BUILD_ERROR',
-  'CANCELED',
-  'CANCELING',
-  'DELETED',
-  'DELETE_ERROR',
-  'DELETE_QUEUED',
-  'DELETING',
-  'DEPLOYED',
-  'DEPLOYING',
-  'DEPLOYMENT_ERROR',
-  'DEPLOYMENT_QUEUED',
-  'EXECUTING',
-  'QUEUED',
-  'READY',
-  'RECAP',
-  'RESTARTED',
-  'RESTARTING',
-  'RESTART_ERROR',
-  'RESTART_QUEUED',
-  'STOPPED',
-  'STOPPING',
-  'STOP_ERROR',
-  'STOP_QUEUED',
-  'UNAVAILABLE',
-  'WAITING_DELETING',
-  'WAITING_RESTARTING',
-  'WAITING_RUNNING',
-  'WAITING_STOPPING',
-] as const
+export const states = words(
+  'BUILDING BUILD_ERROR CANCELED CANCELING DELETED DELETE_ERROR DELETE_QUEUED DELETING DEPLOYED DEPLOYING',
+  'DEPLOYMENT_ERROR DEPLOYMENT_QUEUED EXECUTING QUEUED READY RECAP RESTARTED RESTARTING RESTART_ERROR',
+  'RESTART_QUEUED STOPPED STOPPING STOP_ERROR STOP_QUEUED UNAVAILABLE WAITING_DELETING WAITING_RESTARTING',
+  'WAITING_RUNNING WAITING_STOPPING',
+)
 
 const deploymentStatuses = ['NEVER_DEPLOYED', 'OUT_OF_DATE', 'UP_TO_DATE']
 export const origins = ['API', 'CLI', 'CONSOLE', 'GIT', 'QOVERY_INTERNAL', 'SKILL', 'TERRAFORM_PROVIDER']

@@ -1,6 +1,7 @@
 /** Image manifests: which one fits an engine, and its blobs. Pure: bytes in, a verdict out. */
 import { createHash } from 'node:crypto'
 import { readJson } from '../lib/foreign-text/read-json.ts'
+import { words } from '../lib/words.ts'
 
 // JSON that every parser reads in the same way. What we check here the engine parses again with its own parser, which
 // ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
@@ -88,24 +89,10 @@ const configs = ['application/vnd.oci.image.config.v1+json', 'application/vnd.do
 export const acceptedTypes = [...indexes, ...manifests].join(', ')
 
 /** The parts of a manifest that an engine reads. */
-const readNames = [
-  'schemaVersion',
-  'mediaType',
-  'artifactType',
-  'config',
-  'layers',
-  'manifests',
-  'digest',
-  'size',
-  'urls',
-  'data',
-  'platform',
-  'os',
-  'architecture',
-  'variant',
-  'subject',
-  'annotations',
-]
+const readNames = words(
+  'schemaVersion mediaType artifactType config layers manifests digest size urls data platform os architecture',
+  'variant subject annotations',
+)
 
 export const maxLayers = 256
 /** The engine reads it into its memory. */

@@ -4,6 +4,7 @@
  */
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { words } from '../lib/words.ts'
 
 export const settingsFileName = 'slipway.env'
 
@@ -64,15 +65,10 @@ export const parseSettingsFile = (text: string): SettingsFile => {
   return { settings, problems }
 }
 
-const secretNames = [
-  'SLIPWAY_ADMIN_TOKEN',
-  'SLIPWAY_METRICS_TOKEN',
-  'SLIPWAY_OIDC_CLIENT_SECRET',
-  'SLIPWAY_ACME_EAB_HMAC',
-  'SLIPWAY_ACME_DNS_TOKEN',
-  'SLIPWAY_ACME_DNS_SECRET_KEY',
-  'SLIPWAY_ACME_DNS_TSIG_SECRET',
-]
+const secretNames = words(
+  'SLIPWAY_ADMIN_TOKEN SLIPWAY_METRICS_TOKEN SLIPWAY_OIDC_CLIENT_SECRET SLIPWAY_ACME_EAB_HMAC',
+  'SLIPWAY_ACME_DNS_TOKEN SLIPWAY_ACME_DNS_SECRET_KEY SLIPWAY_ACME_DNS_TSIG_SECRET',
+)
 
 const holdsSecret = ({ settings }: SettingsFile): boolean => {
   const hasPassword = URL.parse(settings.get('DATABASE_URL')?.value ?? '')?.password

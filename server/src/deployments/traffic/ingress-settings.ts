@@ -3,6 +3,7 @@
  * follows from them. A release keeps them as they were set. Pure.
  */
 import { readJson } from '../../lib/foreign-text/read-json.ts'
+import { words } from '../../lib/words.ts'
 import { isOriginPattern } from '../../router/access/cors.ts'
 import { parseUsers } from '../../router/access/htpasswd.ts'
 import { retryTriggers } from '../../router/http/retries.ts'
@@ -66,23 +67,12 @@ const wordsIn = (text: string): string[] => (text.trim() === '' ? [] : listed(te
 const onOneLine = (text: string): string => text.trim().replaceAll(/\s+/g, ' ')
 
 /** Headers that say how a message is framed, or that only the service may set. */
-const ownHeaders: ReadonlySet<string> = new Set([
-  'connection',
-  'content-encoding',
-  'content-length',
-  'content-range',
-  'date',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-connection',
-  'set-cookie',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'www-authenticate',
-])
+const ownHeaders: ReadonlySet<string> = new Set(
+  words(
+    'connection content-encoding content-length content-range date http2-settings keep-alive proxy-authenticate',
+    'proxy-connection set-cookie te trailer transfer-encoding upgrade www-authenticate',
+  ),
+)
 
 const headersOf = (text: string): Record<string, string> | null => {
   try {

@@ -16,48 +16,16 @@ import {
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
+import { words } from '../../lib/words.ts'
 import { Accesses, AccessRequests } from '../secret-manager/access.ts'
 
-export const vendors = [
-  'AWS',
-  'SCW',
-  'GCP',
-  'DO',
-  'AZURE',
-  'OVH',
-  'CIVO',
-  'HETZNER',
-  'ORACLE',
-  'IBM',
-  'ON_PREMISE',
-] as const
+export const vendors = words('AWS SCW GCP DO AZURE OVH CIVO HETZNER ORACLE IBM ON_PREMISE')
 export const kubernetesKinds = ['MANAGED', 'SELF_MANAGED', 'PARTIALLY_MANAGED']
-export const clusterStates = [
-  'BUILDING',
-  'BUILD_ERROR',
-  'CANCELED',
-  'CANCELING',
-  'DELETED',
-  'DELETE_ERROR',
-  'DELETE_QUEUED',
-  'DELETING',
-  'DEPLOYED',
-  'DEPLOYING',
-  'DEPLOYMENT_ERROR',
-  'DEPLOYMENT_QUEUED',
-  'DRY_RUN',
-  'QUEUED',
-  'READY',
-  'STOPPED',
-  'STOPPING',
-  'STOP_ERROR',
-  'STOP_QUEUED',
-  'RESTART_QUEUED',
-  'RESTARTING',
-  'RESTARTED',
-  'RESTART_ERROR',
-  'INVALID_CREDENTIALS',
-]
+export const clusterStates = words(
+  'BUILDING BUILD_ERROR CANCELED CANCELING DELETED DELETE_ERROR DELETE_QUEUED DELETING DEPLOYED DEPLOYING',
+  'DEPLOYMENT_ERROR DEPLOYMENT_QUEUED DRY_RUN QUEUED READY STOPPED STOPPING STOP_ERROR STOP_QUEUED RESTART_QUEUED',
+  'RESTARTING RESTARTED RESTART_ERROR INVALID_CREDENTIALS',
+)
 
 const Line = () => Maybe(Text(2048))
 const Enabled = () => Type.Object({ enabled: Maybe(Flag({ default: false })) })

@@ -1,20 +1,10 @@
 /** Groups of annotations, with the kinds of objects that a Kubernetes cluster would put them on. */
 import Type from 'typebox'
 import { List, OneOf, Recorded, Text } from '../../api/operations/schema.ts'
+import { words } from '../../lib/words.ts'
 import { Key, metadataGroup } from './metadata-group.ts'
 
-const scopes = [
-  'DEPLOYMENTS',
-  'STATEFUL_SETS',
-  'SERVICES',
-  'INGRESS',
-  'GATEWAY_API_ROUTES',
-  'HPA',
-  'PODS',
-  'SECRETS',
-  'JOBS',
-  'CRON_JOBS',
-]
+const scopes = words('DEPLOYMENTS STATEFUL_SETS SERVICES INGRESS GATEWAY_API_ROUTES HPA PODS SECRETS JOBS CRON_JOBS')
 
 export const annotationsGroupOperations = metadataGroup({
   field: 'annotations',

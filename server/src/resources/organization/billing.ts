@@ -16,6 +16,7 @@ import {
   Uuid,
   Whole,
 } from '../../api/operations/schema.ts'
+import { words } from '../../lib/words.ts'
 import { showAccount } from './account.ts'
 
 const ofOrganization = {
@@ -57,18 +58,7 @@ const none = (id: string, word: 'creditCard' | 'invoice', summary: string): Oper
     run: async () => ({ results: [] }),
   })
 
-const billingFields = [
-  'first_name',
-  'last_name',
-  'email',
-  'address',
-  'city',
-  'zip',
-  'state',
-  'country_code',
-  'company',
-  'vat_number',
-]
+const billingFields = words('first_name last_name email address city zip state country_code company vat_number')
 
 const eachBillingField = <T>(value: () => T): Record<string, T> =>
   Object.fromEntries(billingFields.map((name) => [name, value()]))

@@ -1,5 +1,6 @@
 /** Calls of the control API; does not know when the router must be started. */
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
+import { words } from '../../lib/words.ts'
 import { PortUnavailable } from '../router.ts'
 import type { Health } from './protocol.ts'
 
@@ -12,15 +13,7 @@ export interface CallOptions {
   timeoutMs?: number
 }
 
-const absent: ReadonlySet<unknown> = new Set([
-  'ECONNREFUSED',
-  'ENOENT',
-  'ENOTDIR',
-  'ENOTSOCK',
-  'EINVAL',
-  'ECONNRESET',
-  'EPIPE',
-])
+const absent: ReadonlySet<unknown> = new Set(words('ECONNREFUSED ENOENT ENOTDIR ENOTSOCK EINVAL ECONNRESET EPIPE'))
 
 /** Resolves with the response head. Rejects with `RouterAbsent`, the signal's reason, or the error. */
 export const openCall = (

@@ -1,17 +1,11 @@
 /** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
 import type { IncomingHttpHeaders } from 'node:http'
+import { words } from '../../lib/words.ts'
 import type { IsTrusted } from '../sources.ts'
 
-export const hopByHop: ReadonlySet<string> = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'te',
-  'transfer-encoding',
-  'upgrade',
-])
+export const hopByHop: ReadonlySet<string> = new Set(
+  words('connection keep-alive proxy-connection proxy-authenticate proxy-authorization te transfer-encoding upgrade'),
+)
 
 /** Only for requests: set by us, or not passed on (trailers of requests are not). */
 const replaced = new Set(['expect', 'trailer', 'http2-settings', 'forwarded', 'x-real-ip'])

@@ -5,6 +5,7 @@
  */
 import { type IncomingHttpHeaders, METHODS } from 'node:http'
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
+import { words } from '../../lib/words.ts'
 import type { Rules } from '../access/rules.ts'
 import { forwardedHeaders, passedToTarget } from '../exchange/headers.ts'
 import { type PageName, renderPage } from '../exchange/pages.ts'
@@ -23,16 +24,9 @@ import { forward } from './proxy.ts'
 const { NGHTTP2_NO_ERROR, NGHTTP2_INTERNAL_ERROR } = constants
 
 /** Belongs to a connection of HTTP/1.1. */
-const dropped = new Set([
-  'connection',
-  'host',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'transfer-encoding',
-  'upgrade',
-])
+const dropped = new Set<string>(
+  words('connection host http2-settings keep-alive proxy-connection te transfer-encoding upgrade'),
+)
 
 const isLength = (text: string): boolean => lengthOf(text) >= 0
 const methods: ReadonlySet<string> = new Set(METHODS)

@@ -1,36 +1,22 @@
 /** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
+import { words } from '../../lib/words.ts'
 import { isSaidByUs } from '../exchange/headers.ts'
-import { type IsTrusted, plainAddress } from '../sources.ts'
+import { plainAddress, type IsTrusted } from '../sources.ts'
 import { normalizeHost } from '../table/table.ts'
 
 /** Belongs to one connection, or is set by us. */
-const dropped = new Set([
-  'host',
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'transfer-encoding',
-  'upgrade',
-  'te',
-  'expect',
-  'http2-settings',
-  'forwarded',
-  'x-real-ip',
-])
+const dropped = new Set<string>(
+  words(
+    'host connection keep-alive proxy-connection proxy-authenticate proxy-authorization transfer-encoding upgrade',
+    'te expect http2-settings forwarded x-real-ip',
+  ),
+)
 
 /** Of HTTP/1.1 only: Node throws if it is to send one of these. */
-const ofConnections = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'transfer-encoding',
-  'upgrade',
-])
+const ofConnections = new Set<string>(
+  words('connection http2-settings keep-alive proxy-connection te transfer-encoding upgrade'),
+)
 
 const isPassed = (name: string): boolean => !name.startsWith(':') && !dropped.has(name)
 

@@ -1,15 +1,11 @@
 /** When a request is repeated because its service's settings ask for it. The words are Envoy's. */
+
+import { words } from '../../lib/words.ts'
 import type { RetryPolicy } from '../policy.ts'
 
-export const retryTriggers = [
-  '5xx',
-  'gateway-error',
-  'retriable-status-codes',
-  'retriable-4xx',
-  'reset',
-  'connect-failure',
-  'refused-stream',
-] as const
+export const retryTriggers = words(
+  '5xx gateway-error retriable-status-codes retriable-4xx reset connect-failure refused-stream',
+)
 
 export const retriesStatus = ({ on, statuses }: RetryPolicy, status: number): boolean =>
   (on.includes('5xx') && status >= 500) ||
