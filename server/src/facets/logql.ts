@@ -3,7 +3,7 @@
  * contained text and by label. Pure. There are no regular expressions: a pattern is a list of words, so that no query
  * can cost more than the lines it reads.
  */
-import { words } from '../../lib/words.ts'
+import { words } from '../lib/words.ts'
 
 /** What a line can be selected by. */
 export const labelNames = words('qovery_com_service_id qovery_com_deployment_id level pod container app namespace')

@@ -6,12 +6,29 @@
  */
 import { rm } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { newId } from '../../lib/ids.ts'
+import { createWhole, readIfThere, replaceWhole } from '../../lib/whole-file.ts'
 import type { Queryable } from '../../store/database.ts'
 import { lockSql } from '../../store/locks.ts'
 import { writeOwnAudit } from '../../store/own-audit.ts'
 import type { Parts } from '../parts.ts'
-import { readServerId, readTokenFile, tokenFileOf, writeTokenFile } from './admin-token-file.ts'
 import { createToken, hashOf, newTokenText } from './auth.ts'
+
+const tokenFileOf = (dataDir: string): string => join(dataDir, 'admin-token')
+
+const readTokenFile = async (dataDir: string): Promise<string | null> =>
+  (await readIfThere(tokenFileOf(dataDir)))?.trim() ?? null
+
+/** Distinguishes this data directory from all others on the same database; created on first use. */
+const readServerId = async (dataDir: string): Promise<string> => {
+  const file = join(dataDir, 'server-id')
+  for (;;) {
+    const kept = await readIfThere(file)
+    if (kept !== null) return kept.trim()
+    await createWhole(file, `${newId()}\n`)
+  }
+}
 
 export interface AdminToken {
   /** The token itself, if this server knows it. */
@@ -169,7 +186,7 @@ const storeToken = async (parts: Parts, organizationId: string): Promise<AdminTo
     if (given !== undefined) return { text: null, source: 'given', file, madeAt: null }
     const isFirst = (await tx.query('select 1 from api_token where is_operator limit 1')).length === 0
     const text = state === 'unknown' && kept !== null && kept.length >= minimumLength ? kept : newTokenText()
-    if (text !== kept) await writeTokenFile(dataDir, text)
+    if (text !== kept) await replaceWhole(tokenFileOf(dataDir), `${text}\n`)
     await put(tx, organizationId, madeName, text)
     return { text, source: isFirst ? 'made' : 'renewed', file, madeAt: null }
   })

@@ -5,6 +5,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import { createSemaphore } from '../concurrency/semaphore.ts'
+import { untilAborted } from '../concurrency/waiting.ts'
 import { ForeignTextError } from './foreign-text-error.ts'
 import type { Told, Wanted } from './serve-reads.ts'
 
@@ -51,12 +52,9 @@ const explain = (error: unknown): unknown =>
 const answerOf = <Value>(worker: Worker, signal: AbortSignal): Promise<Told<Value>> => {
   const { promise, resolve, reject } = Promise.withResolvers<Told<Value>>()
   const onExit = (): void => reject(new Error('a thread ended while it read a text'))
-  const onAbort = (): void => reject(signal.reason)
   worker.once('message', resolve).once('error', reject).once('exit', onExit)
-  signal.addEventListener('abort', onAbort, { once: true })
-  return promise.finally(() => {
+  return untilAborted(promise, signal).finally(() => {
     worker.off('message', resolve).off('error', reject).off('exit', onExit)
-    signal.removeEventListener('abort', onAbort)
   })
 }
 

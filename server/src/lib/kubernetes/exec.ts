@@ -6,6 +6,7 @@
  */
 import type { buildConnector } from 'undici'
 import { WebSocket } from 'ws'
+import { untilAborted } from '../concurrency/waiting.ts'
 import { readJson } from '../foreign-text/read-json.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
@@ -68,9 +69,6 @@ export const execute = (place: ExecPlace, maxBytes: number, signal: AbortSignal)
   const socket = open(place)
   const chunks: Buffer[] = []
   let [size, told] = [0, '']
-  const onAbort = (): void => reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  if (signal.aborted) onAbort()
   socket.on('message', (message: Buffer) => {
     const bytes = message.subarray(1)
     if (message[0] === outputStream) {
@@ -87,9 +85,6 @@ export const execute = (place: ExecPlace, maxBytes: number, signal: AbortSignal)
   }
   socket.on('error', onEnd)
   socket.on('close', () => onEnd())
-  return promise.finally(() => {
-    signal.removeEventListener('abort', onAbort)
-    // Whatever the other side goes on to say.
-    socket.terminate()
-  })
+  // Whatever the other side goes on to say.
+  return untilAborted(promise, signal).finally(() => socket.terminate())
 }

@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { words } from '../../lib/words.ts'
 import { isSaidByUs } from '../exchange/headers.ts'
-import { plainAddress, type IsTrusted } from '../sources.ts'
+import { type IsTrusted, plainAddress } from '../sources.ts'
 import { normalizeHost } from '../table/table.ts'
 
 /** Belongs to one connection, or is set by us. */

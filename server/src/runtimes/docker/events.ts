@@ -1,5 +1,6 @@
 /** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
 import type { Readable } from 'node:stream'
+import { createInbox } from '../../lib/concurrency/inbox.ts'
 import { type Engine, engineUnavailable } from '../../lib/docker/docker-engine.ts'
 import type { Keep } from '../../lib/foreign-text/keep.ts'
 import { readLargeJson } from '../../lib/foreign-text/read-json.ts'
@@ -197,35 +198,16 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
 
 /** Our events as they come, without those of tasks; ends when aborted, rejects when the engine goes away. */
 export const watchEvents = (events: Events, signal: AbortSignal): AsyncIterable<RuntimeEvent> => {
-  const queue: RuntimeEvent[] = []
-  let failure: Error | null = null
-  let wake = () => {}
-  const listening = events.listen(
-    ({ serviceId, revision, instanceId, kind, isTask }) => {
-      if (!isTask) queue.push({ serviceId, revision, instanceId, kind })
-      wake()
-    },
-    (error) => {
-      failure = error
-      wake()
-    },
-  )
+  const inbox = createInbox<RuntimeEvent>()
+  const listening = events.listen(({ serviceId, revision, instanceId, kind, isTask }) => {
+    if (!isTask) inbox.put({ serviceId, revision, instanceId, kind })
+  }, inbox.fail)
   listening.catch(() => {})
-  const onAbort = () => wake()
-  signal.addEventListener('abort', onAbort)
   return (async function* () {
     try {
       await listening
-      while (!signal.aborted) {
-        if (queue.length > 0) yield queue.shift()!
-        else if (failure !== null) throw failure
-        else
-          await new Promise<void>((resolve) => {
-            wake = resolve
-          })
-      }
+      yield* inbox.read(signal)
     } finally {
-      signal.removeEventListener('abort', onAbort)
       listening.then(
         (leave) => leave(),
         () => {},

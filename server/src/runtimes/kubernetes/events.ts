@@ -1,4 +1,5 @@
 /** What happens to instances, from the changes of their pods. */
+import { createInbox } from '../../lib/concurrency/inbox.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Instance, RuntimeEvent } from '../runtime.ts'
 import { followObjects } from './follow.ts'
@@ -15,10 +16,8 @@ export async function* watchEvents(
   const left = new AbortController()
   const signal = AbortSignal.any([outer, left.signal])
   const known = new Map<string, Instance>()
-  const queue: RuntimeEvent[] = []
+  const inbox = createInbox<RuntimeEvent>()
   let isFirst = true
-  let failure: unknown = null
-  let wake = Promise.withResolvers<void>()
 
   const keyOf = ({ metadata }: Pod): string => `${metadata.namespace} ${metadata.name}`
   const see = (pod: Pod, isGone: boolean): void => {
@@ -30,7 +29,7 @@ export async function* watchEvents(
     const told = now ?? before
     if (told === null) return
     const { serviceId, revision, id: instanceId } = told
-    for (const kind of changesOf(before, now)) queue.push({ serviceId, revision, instanceId, kind })
+    if (!isFirst) for (const kind of changesOf(before, now)) inbox.put({ serviceId, revision, instanceId, kind })
   }
   /** What went away while nobody looked is gone, and what is there at the beginning has not happened now. */
   const seeAll = (pods: readonly Pod[]): void => {
@@ -39,10 +38,9 @@ export async function* watchEvents(
       if (there.has(key)) continue
       known.delete(key)
       const { serviceId, revision, id: instanceId } = before
-      for (const kind of changesOf(before, null)) queue.push({ serviceId, revision, instanceId, kind })
+      for (const kind of changesOf(before, null)) inbox.put({ serviceId, revision, instanceId, kind })
     }
     for (const pod of pods) see(pod, false)
-    if (isFirst) queue.length = 0
     isFirst = false
   }
   const follow = followObjects<Pod>(
@@ -55,29 +53,14 @@ export async function* watchEvents(
         if (change.type === 'ALL') seeAll(change.items.filter((pod) => !isTask(pod)))
         else if (known.has(keyOf(change.object)) || change.type !== 'DELETED')
           see(change.object, change.type === 'DELETED')
-        wake.resolve()
       },
     },
     signal,
   )
-  follow.catch((error: unknown) => {
-    failure = asDeploymentError(error, 'the pods')
-    wake.resolve()
-  })
-  const onAbort = (): void => wake.resolve()
-  signal.addEventListener('abort', onAbort)
+  follow.catch((error: unknown) => inbox.fail(asDeploymentError(error, 'the pods')))
   try {
-    while (!signal.aborted) {
-      const next = queue.shift()
-      if (next !== undefined) yield next
-      else if (failure !== null) throw failure
-      else {
-        await wake.promise
-        wake = Promise.withResolvers()
-      }
-    }
+    yield* inbox.read(signal)
   } finally {
     left.abort()
-    signal.removeEventListener('abort', onAbort)
   }
 }

@@ -1,4 +1,5 @@
 /** Waiting for what a cluster does with a service: its pods, its controller and what is told of them, as they change. */
+import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { type Change, watch } from '../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { ServiceKey } from '../runtime.ts'
@@ -74,9 +75,6 @@ export const untilSeen = async <T>(
   const namespace = namespaceOf(service.environmentId)
   const follow = <F extends Found>(followed: Omit<Followed<F>, 'namespace'>): Promise<void> =>
     followObjects(objects, clock, { ...followed, namespace }, either)
-  const onAbort = (): void => reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  if (signal.aborted) onAbort()
   const follows = [
     follow<Pod>({
       kind: 'Pod',
@@ -110,12 +108,7 @@ export const untilSeen = async <T>(
         ]),
   ]
   for (const each of follows) each.catch(reject)
-  try {
-    return await promise
-  } finally {
-    ended.abort()
-    signal.removeEventListener('abort', onAbort)
-  }
+  return untilAborted(promise, signal).finally(() => ended.abort())
 }
 
 /** Until nothing of this kind with these labels is there. */

@@ -4,8 +4,9 @@
  * complete one.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { link, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { createWhole, replaceWhole } from '../../lib/whole-file.ts'
 
 export interface MasterKey {
   /** Derived from the key itself, so that a record says which key it needs. */
@@ -38,34 +39,14 @@ export const readMasterKeys = async (file: string): Promise<MasterKey[] | null> 
   return keys
 }
 
-/** Writes a draft next to `file`, synced to disk before `place` moves it to its final path. */
-const writeDraft = async (file: string, text: string, place: (draft: string) => Promise<void>): Promise<void> => {
-  const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`
-  const handle = await open(draft, 'wx', 0o600)
-  try {
-    await handle.writeFile(text)
-    await handle.sync()
-    await place(draft)
-  } finally {
-    await handle.close()
-    await rm(draft, { force: true })
-  }
-}
-
 const newLine = (): string => `${randomBytes(32).toString('base64')}\n`
 
 /** Makes the file with one new key, mode 0600; leaves a file that another process has made meanwhile. */
 export const createMasterKey = async (file: string): Promise<void> => {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  try {
-    await writeDraft(file, newLine(), (draft) => link(draft, file))
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  }
+  await createWhole(file, newLine())
 }
 
 /** Adds a new key at the top of the file: it then encrypts, and all can decrypt. */
-export const addMasterKey = async (file: string): Promise<void> => {
-  const kept = await readFile(file, 'utf8')
-  await writeDraft(file, newLine() + kept, (draft) => rename(draft, file))
-}
+export const addMasterKey = async (file: string): Promise<void> =>
+  replaceWhole(file, newLine() + (await readFile(file, 'utf8')))

@@ -5,23 +5,15 @@
  */
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto'
 import { lstatSync } from 'node:fs'
-import { lchown, lstat, readdir, readFile } from 'node:fs/promises'
+import { lchown, lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { exec } from '../../lib/exec.ts'
 import type { Log } from '../../lib/log.ts'
+import { readIfThere } from '../../lib/whole-file.ts'
 import { type DatabaseUser, formerUid, postgresEnv } from './binaries.ts'
 import { type PostgresPlace, removeFormerSocketDir, replaceFile } from './place.ts'
 import { clearStaleLocks, stopAt } from './process.ts'
-
-const readRules = async (file: string): Promise<string | null> => {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
-  }
-}
 
 /** What PostgreSQL stores of a password, so that the password itself appears in no statement and no log. */
 const verifierOf = (password: string): string => {
@@ -39,7 +31,7 @@ const rulesOf = (data: string): string => join(data, 'pg_hba.conf')
 export const isOpen = async ({ data, user }: PostgresPlace): Promise<boolean> => {
   const found = lstatSync(data, { throwIfNoEntry: false })
   if (found === undefined) return false
-  return (user.uid !== undefined && found.uid !== user.uid) || (await readRules(rulesOf(data))) !== rules
+  return (user.uid !== undefined && found.uid !== user.uid) || (await readIfThere(rulesOf(data))) !== rules
 }
 
 export const writeRules = (data: string, user: DatabaseUser): Promise<void> => replaceFile(rulesOf(data), rules, user)

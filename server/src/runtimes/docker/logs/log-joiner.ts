@@ -1,4 +1,5 @@
 /** Several live log streams as one: each waits until its batch is taken, so that a slow reader slows the engine. */
+import { createInbox } from '../../../lib/concurrency/inbox.ts'
 import type { LogLine } from '../../runtime.ts'
 
 export interface LogSource {
@@ -22,23 +23,15 @@ interface LogJoiner {
 export const createLogJoiner = (read: (source: LogSource, since: string | undefined) => Batches): LogJoiner => {
   const lastAt = new Map<string, string>()
   const open = new Map<string, { again: boolean }>()
-  const queue: { lines: LogLine[]; taken: () => void }[] = []
-  let failure: Error | null = null
-  let wake = () => {}
+  const inbox = createInbox<{ lines: LogLine[]; taken: () => void }>()
 
   const remember = (line: LogLine): void => void lastAt.set(line.instance, line.at)
 
   const put = (lines: LogLine[]): Promise<void> =>
     new Promise((taken) => {
       remember(lines.at(-1)!)
-      queue.push({ lines, taken })
-      wake()
+      inbox.put({ lines, taken })
     })
-
-  const fail = (error: Error): void => {
-    failure ??= error
-    wake()
-  }
 
   const pump = async (source: LogSource, since: string | undefined, state: { again: boolean }): Promise<void> => {
     do {
@@ -50,7 +43,7 @@ export const createLogJoiner = (read: (source: LogSource, since: string | undefi
 
   return {
     remember,
-    fail,
+    fail: inbox.fail,
     join: (source, since) => {
       const running = open.get(source.id)
       if (running !== undefined) {
@@ -59,25 +52,12 @@ export const createLogJoiner = (read: (source: LogSource, since: string | undefi
       }
       const state = { again: false }
       open.set(source.id, state)
-      pump(source, since, state).catch(fail)
+      pump(source, since, state).catch(inbox.fail)
     },
     batches: async function* (signal) {
-      const onAbort = () => wake()
-      signal.addEventListener('abort', onAbort)
-      try {
-        while (!signal.aborted) {
-          const next = queue.shift()
-          if (next !== undefined) {
-            yield next.lines
-            next.taken()
-          } else if (failure !== null) throw failure
-          else
-            await new Promise<void>((resolve) => {
-              wake = resolve
-            })
-        }
-      } finally {
-        signal.removeEventListener('abort', onAbort)
+      for await (const { lines, taken } of inbox.read(signal)) {
+        yield lines
+        taken()
       }
     },
   }

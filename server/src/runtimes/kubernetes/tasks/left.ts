@@ -2,6 +2,7 @@
  * Reading the files that an execution left in its claim, as often as somebody asks and whatever ended its pod. Nothing of
  * them is lost here: until they are read, every failure is one that is waited for.
  */
+import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
@@ -76,15 +77,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
       () => reject(unread(task, reason)),
       () => {},
     )
-    const onAbort = (): void => reject(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
-    if (signal.aborted) onAbort()
-    try {
-      return await promise
-    } finally {
-      ended.abort()
-      signal.removeEventListener('abort', onAbort)
-    }
+    return untilAborted(promise, signal).finally(() => ended.abort())
   }
 
   const read = async (task: Left, pod: Pod, path: string, signal: AbortSignal): Promise<LeftFile | null> => {

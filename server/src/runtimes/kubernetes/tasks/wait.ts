@@ -1,4 +1,5 @@
 /** Following an execution to its end, and its lines. */
+import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Task, TaskKey } from '../../runtime.ts'
@@ -89,15 +90,7 @@ export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: P
       () => reject(problem ?? new DeploymentError('not_started', 'The cluster did not begin the run in time.')),
       () => {},
     )
-    const onAbort = (): void => reject(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
-    if (signal.aborted) onAbort()
-    try {
-      return await promise
-    } finally {
-      ended.abort()
-      signal.removeEventListener('abort', onAbort)
-    }
+    return untilAborted(promise, signal).finally(() => ended.abort())
   }
 
   /** Every line, however often the stream is cut. */
