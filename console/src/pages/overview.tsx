@@ -10,6 +10,7 @@ import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
 import { Freshness, StateMark } from '../ui/state.tsx'
+import { submitting } from '../ui/submitting.ts'
 import { Time } from '../ui/time.tsx'
 
 export const modeWords: Record<string, string> = {
@@ -127,13 +128,7 @@ const NewProject = ({ organizationId, onClose }: { organizationId: string; onClo
   })
   return (
     <Modal opened onClose={onClose} title="New project" closeButtonProps={{ 'aria-label': 'Close' }}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault()
-          making.mutate()
-        }}
-      >
+      <form className="stack" onSubmit={submitting(() => making.mutate())}>
         <TextInput
           label="Name"
           data-autofocus

@@ -2,11 +2,12 @@
 import { Button, PasswordInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
-import { type FormEvent, useEffect, useRef, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { toProblem } from '../api/client.ts'
 import { useTitle } from '../api/queries.ts'
 import { signIn } from '../api/session.ts'
 import icon from '../icon.svg'
+import { submitting } from '../ui/submitting.ts'
 
 /** Taken out of the address at once: neither history nor a bookmark keeps it. */
 const takeFromAddress = (name: 'code' | 'id_token'): string | null => {
@@ -76,10 +77,9 @@ export const SignIn = () => {
     else if (wasStartedHere()) void enter({ token: idToken })
     else setProblem('This sign-in was not started in this browser, or took too long: start again.')
   })
-  const onSubmit = (event: FormEvent): void => {
-    event.preventDefault()
+  const onSubmit = submitting(() => {
     if (token.trim() !== '') void enter({ token: token.trim() })
-  }
+  })
   return (
     <main className="center-page" id="content">
       <form className="card sign-in stack" onSubmit={onSubmit}>

@@ -1,9 +1,10 @@
 /** Dialogs that make, change or remove something, and what is shown once. */
 import { Button, Modal, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, type ReactNode, useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { toProblem } from '../api/client.ts'
 import { Icon } from './icons.tsx'
+import { submitting } from './submitting.ts'
 
 interface DialogProps {
   title: string
@@ -41,6 +42,16 @@ export const DialogFrame = ({
   </Modal>
 )
 
+/** The last line of a dialog. */
+export const DialogButtons = ({ onClose, children }: { onClose(): void; children: ReactNode }) => (
+  <div className="row apart">
+    <Button variant="default" onClick={onClose}>
+      Close
+    </Button>
+    {children}
+  </div>
+)
+
 export const ProblemNote = ({ error }: { error: unknown }) => {
   if (error == null) return null
   const { message, requestId } = toProblem(error)
@@ -68,23 +79,19 @@ export const FormDialog = ({
     mutationFn: act,
     onSuccess: () => Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] }))),
   })
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
+  const submit = submitting(() => {
     if (isReady) acting.mutate()
-  }
+  })
   return (
     <DialogFrame title={title} size={size} onClose={onClose}>
       <form className="stack" onSubmit={submit}>
         {children}
         <ProblemNote error={acting.error} />
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button type="submit" color={isLoss ? 'red' : 'blue'} loading={acting.isPending} disabled={!isReady}>
             {button}
           </Button>
-        </div>
+        </DialogButtons>
       </form>
     </DialogFrame>
   )

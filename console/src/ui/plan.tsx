@@ -1,12 +1,13 @@
 /** What an action would do, before it is done; what loses something asks for the name. */
-import { Button, Modal, TextInput } from '@mantine/core'
+import { Button, TextInput } from '@mantine/core'
 import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, type Plan, planOf, run } from '../api/actions.ts'
 import * as read from '../api/queries.ts'
-import { ProblemNote } from './dialog.tsx'
+import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { Answer } from './notices.tsx'
 import { stageName } from './stage-name.ts'
+import { submitting } from './submitting.ts'
 import { durationOf } from './time.tsx'
 import { tell, tellProblem, type Undo } from './toasts.tsx'
 
@@ -219,27 +220,17 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
   })
   const isLocked = losing(action) && typed !== target.name
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="lg"
-      title={<span className="strong wrap">{`${title} ${target.name}`}</span>}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <DialogFrame title={`${title} ${target.name}`} size="lg" onClose={onClose}>
       <form
         className="stack"
-        onSubmit={(event) => {
-          event.preventDefault()
+        onSubmit={submitting(() => {
           if (!isLocked) doing.mutate()
-        }}
+        })}
       >
         <Answer of={plan}>{(found) => <PlanView plan={found} />}</Answer>
         {losing(action) ? <Loss action={action} typed={typed} onType={setTyped} /> : null}
         <ProblemNote error={doing.error} />
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button
             type="submit"
             color={losing(action) ? 'red' : 'blue'}
@@ -249,8 +240,8 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
           >
             {button}
           </Button>
-        </div>
+        </DialogButtons>
       </form>
-    </Modal>
+    </DialogFrame>
   )
 }

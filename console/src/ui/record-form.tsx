@@ -4,10 +4,11 @@
  */
 import { ActionIcon, Button, Checkbox, NumberInput, PasswordInput, Select, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, type ReactNode, useState } from 'react'
+import { type ReactNode, useState } from 'react'
 import { toProblem } from '../api/client.ts'
-import { DialogFrame, ProblemNote } from './dialog.tsx'
+import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { Icon } from './icons.tsx'
+import { submitting } from './submitting.ts'
 
 export interface Option {
   value: string
@@ -245,10 +246,7 @@ export const RecordForm = ({ title, button, fields, record, changed, children, s
   const errorAt = (at: string): string | undefined =>
     details.find(({ field }) => field === at || field.startsWith(`${at}/`))?.message
   const isPlaced = details.length > 0 && shown.some(({ at }) => errorAt(at) !== undefined)
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    saving.mutate()
-  }
+  const submit = submitting(() => saving.mutate())
   return (
     <DialogFrame title={title} size="lg" onClose={onClose}>
       <form className="stack" onSubmit={submit} noValidate>
@@ -268,10 +266,7 @@ export const RecordForm = ({ title, button, fields, record, changed, children, s
         })}
         {children}
         <ProblemNote error={isPlaced ? null : saving.error} />
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button
             type="submit"
             loading={saving.isPending}
@@ -279,7 +274,7 @@ export const RecordForm = ({ title, button, fields, record, changed, children, s
           >
             {button}
           </Button>
-        </div>
+        </DialogButtons>
       </form>
     </DialogFrame>
   )

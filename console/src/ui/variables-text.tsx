@@ -4,12 +4,13 @@
  */
 import { Button, Checkbox, Textarea } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, useMemo, useState } from 'react'
+import { useMemo, useState } from 'react'
 import { parseDotenv } from '../../../server/src/variables/dotenv.ts'
 import { answerOf, client, type Schemas } from '../api/client.ts'
-import { DialogFrame, ProblemNote } from './dialog.tsx'
+import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { useMay } from './place.ts'
-import { useTellReach, type VariablesPlace } from './variable-reach.ts'
+import { submitting } from './submitting.ts'
+import { type VariablesPlace, useTellReach } from './variable-reach.ts'
 
 type Variable = Schemas['Variable']
 
@@ -168,10 +169,7 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
     // What was written before a failure was written: the preview is then of what is left.
     onSettled: () => void queries.invalidateQueries({ queryKey: ['variables'] }),
   })
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    saving.mutate(difference!)
-  }
+  const submit = submitting(() => saving.mutate(difference!))
   return (
     <DialogFrame title={isImport ? 'Import a .env file' : 'Edit as text'} size="xl" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
@@ -214,14 +212,11 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
           <Preview difference={difference} isSecret={isSecret} />
         )}
         <ProblemNote error={saving.error} />
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button type="submit" loading={saving.isPending} disabled={count === 0}>
             {isImport ? `Import ${count === 0 ? '' : count}` : `Save ${count === 0 ? '' : count}`}
           </Button>
-        </div>
+        </DialogButtons>
       </form>
     </DialogFrame>
   )

@@ -4,13 +4,15 @@
  */
 import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, memo, useDeferredValue, useMemo, useState } from 'react'
+import { memo, useDeferredValue, useMemo, useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
+import { DialogButtons } from './dialog.tsx'
 import { FilterField } from './filter-field.tsx'
 import { Icon } from './icons.tsx'
 import { Answer, Empty } from './notices.tsx'
 import { useMay } from './place.ts'
 import { Scroll } from './scroll.tsx'
+import { submitting } from './submitting.ts'
 import { tellProblem } from './toasts.tsx'
 import { useTellReach, type VariablesPlace } from './variable-reach.ts'
 import { VariablesText } from './variables-text.tsx'
@@ -86,10 +88,7 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
   const { details = [], message } = saving.error === null ? {} : toProblem(saving.error)
   const at = (field: string): string | undefined => details.find((each) => each.field === field)?.message
   const isPlaced = at('/key') !== undefined || at('/value') !== undefined
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    saving.mutate()
-  }
+  const submit = submitting(() => saving.mutate())
   return (
     <Modal
       opened
@@ -133,14 +132,11 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
             {message}
           </div>
         )}
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button type="submit" loading={saving.isPending} disabled={key === ''}>
             Save
           </Button>
-        </div>
+        </DialogButtons>
       </form>
     </Modal>
   )
@@ -166,14 +162,11 @@ const Remove = ({ place, variable, onClose }: { place: Place; variable: Variable
           <code className="wrap">{variable.key}</code> goes with its aliases and overrides. What runs keeps it until the
           next deployment.
         </p>
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button color="red" loading={removing.isPending} onClick={() => removing.mutate()} data-autofocus>
             Delete
           </Button>
-        </div>
+        </DialogButtons>
       </div>
     </Modal>
   )

@@ -2,7 +2,7 @@
 import { Button, Select, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
-import { type FormEvent, useState } from 'react'
+import { useState } from 'react'
 import { run } from '../../api/actions.ts'
 import { answerOf, client, toProblem } from '../../api/client.ts'
 import { databaseWord } from '../../api/queries.ts'
@@ -10,6 +10,7 @@ import { type Call, isDatabase, makeTemplate, type Template, type TemplateServic
 import { addressOf } from '../../ui/crumbs.tsx'
 import { Empty, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
+import { submitting } from '../../ui/submitting.ts'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { hostOf, isDockerHub, useRegistries } from './choices.ts'
 import { templateCode } from './code.ts'
@@ -89,10 +90,7 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
   })
   const { details = [], message } = making.error === null ? {} : toProblem(making.error)
   const nameProblem = details.find(({ field }) => field === '/name')?.message
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    making.mutate()
-  }
+  const submit = submitting(() => making.mutate())
   return (
     <form className="stack wide form" onSubmit={submit}>
       <div className="stack tight">

@@ -3,13 +3,14 @@ import { forms } from 'virtual:advanced'
 import { Button, Switch, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useBlocker, useNavigate, useSearch } from '@tanstack/react-router'
-import { type FormEvent, useState } from 'react'
+import { useState } from 'react'
 import { answerOf, client, type FieldProblem, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { EffectChip, Field, Sentence } from '../../ui/field.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { effectOf, type Schema } from '../../ui/schema.ts'
+import { submitting } from '../../ui/submitting.ts'
 import { ClusterNote, useNotApplied } from './cluster-note.tsx'
 import type { Shown } from './shown.ts'
 
@@ -126,10 +127,7 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
     `${name} ${description}`.toLowerCase().includes(q.toLowerCase()) &&
     (!only || !isSame(held(name), schemas[name]!.default))
   const rows = Object.entries(schemas).filter(fits)
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    saving.mutate()
-  }
+  const submit = submitting(() => saving.mutate())
   return (
     <form className="stack wide" onSubmit={submit}>
       <ClusterNote service={service} />

@@ -1,10 +1,12 @@
 /** A certificate that somebody brings for a domain, in the place of one that is ordered. */
-import { Button, Modal, Textarea } from '@mantine/core'
+import { Button, Textarea } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, useState } from 'react'
+import { useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
+import { DialogFrame } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
+import { submitting } from '../../ui/submitting.ts'
 import { tell } from '../../ui/toasts.tsx'
 import { oneDomainPath } from './domain-paths.ts'
 
@@ -47,18 +49,9 @@ export const CertificateDialog = ({ service, domain, onClose }: Props) => {
   const error = bringing.error ?? removing.error
   const { details = [], message } = error === null ? {} : toProblem(error)
   const at = (field: string): string | undefined => details.find((each) => each.field === field)?.message
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    bringing.mutate()
-  }
+  const submit = submitting(() => bringing.mutate())
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="lg"
-      title={<span className="strong wrap">{`Certificate of ${domain.domain}`}</span>}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <DialogFrame title={`Certificate of ${domain.domain}`} size="lg" onClose={onClose}>
       <form className="stack" onSubmit={submit}>
         <p className="dim">
           It is served at once, and goes before one that is ordered. The private key is stored encrypted and never
@@ -102,6 +95,6 @@ export const CertificateDialog = ({ service, domain, onClose }: Props) => {
           </Button>
         </div>
       </form>
-    </Modal>
+    </DialogFrame>
   )
 }

@@ -1,13 +1,14 @@
 /** The domains of a service, with the state of their certificates. */
 import { Button, Checkbox, TextInput } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type FormEvent, useState } from 'react'
+import { useState } from 'react'
 import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'
 import { Breakable } from '../../ui/breakable.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { submitting } from '../../ui/submitting.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { CertificateDialog } from './certificate.tsx'
@@ -39,10 +40,7 @@ const NewDomain = ({ service }: { service: read.Service }) => {
       for (const name of ['domains', 'links']) void queries.invalidateQueries({ queryKey: [name] })
     },
   })
-  const submit = (event: FormEvent): void => {
-    event.preventDefault()
-    adding.mutate()
-  }
+  const submit = submitting(() => adding.mutate())
   const problem = adding.error === null ? undefined : toProblem(adding.error).message
   return (
     <form className="row top wraps" onSubmit={submit}>

@@ -1,11 +1,11 @@
 /** A terraform service: what is done with its module, and what it manages. */
-import { Button, Modal } from '@mantine/core'
+import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { DeploymentLog } from '../../ui/deployment-log.tsx'
-import { ProblemNote } from '../../ui/dialog.tsx'
+import { DialogButtons, DialogFrame, ProblemNote } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
@@ -49,25 +49,17 @@ const Ask = ({ service, action, onClose }: { service: read.Service; action: Acti
     },
   })
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title={<span className="strong wrap">{`${title} ${name}`}</span>}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <DialogFrame title={`${title} ${name}`} onClose={onClose}>
       <div className="stack">
         <p>{text}</p>
         <ProblemNote error={doing.error} />
-        <div className="row apart">
-          <Button variant="default" onClick={onClose}>
-            Close
-          </Button>
+        <DialogButtons onClose={onClose}>
           <Button data-autofocus loading={doing.isPending} onClick={() => doing.mutate()}>
             {button}
           </Button>
-        </div>
+        </DialogButtons>
       </div>
-    </Modal>
+    </DialogFrame>
   )
 }
 
