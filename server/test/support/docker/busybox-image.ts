@@ -1,5 +1,5 @@
 /**
- * The image `busybox:1` for tests on the real engine, made the way the product makes it (builds/engine/own-busybox.ts), so that
+ * The image `busybox:1` for tests on the real engine, made the way the product makes it (builds/engine/base-image.ts), so that
  * tests run where no registry can be reached. Racing calls end with the same tag.
  */
 import { existsSync } from 'node:fs'

@@ -5,6 +5,7 @@
  */
 import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
+import { objectOf } from '../../../lib/foreign-text/fields.ts'
 import { tryJson } from '../../../lib/foreign-text/read-json.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
@@ -19,11 +20,6 @@ import { type ProbeCall, probeCallOf } from './probe.ts'
 import { type Readiness, watchReadiness } from './readiness.ts'
 import type { Troubles } from './troubles.ts'
 
-// Parses the label of a liveness probe, which anybody may have written. Pure.
-type Fields = Record<string, unknown>
-
-const fieldsOf = (value: unknown): Fields => (typeof value === 'object' && value !== null ? (value as Fields) : {})
-
 /** A week: past that a timer would end at once. */
 const mostSeconds = 604_800
 
@@ -34,7 +30,7 @@ const isPort = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) > 0 && (value as number) <= 65_535
 
 const parseCheck = (value: unknown): Probe['check'] | null => {
-  const { kind, port, path, scheme, command, service } = fieldsOf(value)
+  const { kind, port, path, scheme, command, service } = objectOf(value)
   if (kind === 'tcp' && isPort(port)) return { kind, port }
   if (kind === 'http' && isPort(port) && typeof path === 'string' && (scheme === 'HTTP' || scheme === 'HTTPS'))
     return { kind, port, path, scheme }
@@ -44,13 +40,9 @@ const parseCheck = (value: unknown): Probe['check'] | null => {
   return null
 }
 
-const parse = (text: string): Fields => {
-  return fieldsOf(tryJson(text))
-}
-
-/** Null for anything but a whole probe. */
+/** The label of a liveness probe, which anybody may have written; null for anything but a whole probe. */
 export const parseProbe = (text: string): Probe | null => {
-  const fields = parse(text)
+  const fields = objectOf(tryJson(text))
   const check = parseCheck(fields.check)
   const { initialDelaySeconds, periodSeconds, timeoutSeconds, successThreshold, failureThreshold } = fields
   const counts = { initialDelaySeconds, periodSeconds, timeoutSeconds, successThreshold, failureThreshold }
