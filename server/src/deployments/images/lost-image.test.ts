@@ -77,6 +77,8 @@ test('a build that fails is told with its reason, tried again after ever longer 
   // The first pause is of seconds, too few for a busy machine: longer here, so that no attempt is made meanwhile.
   await world.database.query(`update repair set last_at = last_at + interval '50 seconds'`)
   await until(async () => (await status()).running_state === 'ERROR', { what: 'its running state', timeoutMs: 20_000 })
+  // The service shows its end before the deployment is over.
+  await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the end' })
   // The first pause is told as a minute.
   for (const minutes of [1, 1, 5, 15, 60, 240]) {
     const before = (await deploymentsOf(world)).length
