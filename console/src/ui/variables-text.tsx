@@ -10,7 +10,7 @@ import { answerOf, client, type Schemas } from '../api/client.ts'
 import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { useMay } from './place.ts'
 import { submitting } from './submitting.ts'
-import { type VariablesPlace, useTellReach } from './variable-reach.ts'
+import { useTellReach, type VariablesPlace } from './variable-reach.ts'
 
 type Variable = Schemas['Variable']
 

@@ -12,8 +12,12 @@ import { ListTable } from '../../ui/rows.tsx'
 import { submitting } from '../../ui/submitting.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
-import { domainPath, oneDomainPath } from './domain-paths.ts'
 import type { Shown } from './shown.ts'
+
+const domainPath = (kind: read.Kind) => `/${kind}/{containerId}/customDomain` as '/container/{containerId}/customDomain'
+
+const oneDomainPath = (kind: read.Kind) =>
+  `${domainPath(kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
 
 interface Props {
   service: read.Service
