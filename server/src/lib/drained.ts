@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream'
 
-/** Resolves once what was written has been taken, or never will be. Only for one that needs it. */
+/** Resolves once the written data has been taken, or never will be. Only for a stream that needs it. */
 export const drained = (stream: Pick<Writable, 'on' | 'off'>): Promise<void> =>
   new Promise((resolve) => {
     const done = (): void => {

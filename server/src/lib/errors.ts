@@ -70,7 +70,7 @@ export const forbidden = (message: string): ApiError => new ApiError(403, 'forbi
 export const unavailable = (code: string, message: string, retryAfterSeconds = 2, cause?: unknown): ApiError =>
   new ApiError(503, code, message, { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
 
-/** What to do after a deployment's error: `retry` the step at once, `wait` and retry, or `stop` because it is final. */
+/** The action after a deployment's error: `retry` the step at once, `wait` and retry, or `stop` because it is final. */
 export type NextMove = 'retry' | 'wait' | 'stop'
 
 /**

@@ -9,7 +9,7 @@ export interface ExecResult {
 }
 
 /**
- * What happens to standard output beyond the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output
+ * The handling of standard output beyond the cap. `fail`: the child is killed and `ExecOverflow` thrown, for output
  * that is parsed. `front` and `end`: that part of it is kept, for output that people read.
  */
 type Overflow = 'fail' | 'front' | 'end'
@@ -124,7 +124,7 @@ export const exec = (file: string, args: readonly string[], options: ExecOptions
   })
 }
 
-/** Whether a program that somebody may run is at this path. */
+/** Whether there is an executable program at this path. */
 export const isProgram = async (path: string): Promise<boolean> => {
   const found = await stat(path).catch(() => null)
   return found?.isFile() === true && (found.mode & 0o111) !== 0

@@ -1,4 +1,4 @@
-/** What an exit code says, as the end of a sentence. */
+/** The meaning of an exit code, as the end of a sentence. */
 const meanings: Record<number, string> = {
   0: 'it exited without an error',
   1: 'the program reported an error',
@@ -17,6 +17,6 @@ export const explainExitCode = (exitCode: number): string =>
   meanings[exitCode] ??
   (exitCode > 128 && exitCode < 160 ? `it was killed by signal ${exitCode - 128}` : 'the program reported an error')
 
-/** Of a container that the kernel ended at its limit. */
+/** Explains why the kernel killed a container: it reached its memory limit. */
 export const outOfMemory = (memoryMb: number): string =>
   `it was killed at its limit of ${memoryMb} MB; raise \`memory\``

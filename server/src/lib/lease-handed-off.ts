@@ -1,4 +1,4 @@
-/** The reason of an abort that hands the work over to another process: what runs is left running. */
+/** The reason of an abort that hands the work over to another process: a running program is left running. */
 export class LeaseHandedOff extends Error {
   constructor(message = 'handed over to another process') {
     super(message)

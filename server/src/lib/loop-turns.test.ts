@@ -27,7 +27,7 @@ test('a long turn is reported with what took most of it, and counted; waiting is
   assert.ok(ms >= longTurnMs)
   assert.deepEqual(open, ['something slow'])
   assert.equal(readLongTurns().get('parsing'), 1)
-  // What goes on by itself is named by how it ends.
+  // Work without a note of its own is named by how it ends.
   setImmediate(() => {
     block()
     endOpen()

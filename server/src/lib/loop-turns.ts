@@ -1,20 +1,19 @@
 /**
- * Long turns of this process's event loop: while one lasts, nothing else is done here. Promises that a turn above 250 ms is
- * reported once, with what took most of it, as far as that has a name: the operation of a request, or background work.
- *
- * The watch is an immediate that does not keep the loop awake: it runs at the end of each turn that something else has
- * caused, so that an idle process is never woken for it; time spent waiting for events does not count. Names are noted
- * where work begins and ends. What goes on after an answer of the database has no note of its own: then what was in
- * progress is listed. Following each chain of callbacks (AsyncLocalStorage) would name that too, at a cost for every
- * promise.
+ * Long turns of this process's event loop: while one lasts, nothing else is done here. Promises that a turn above 250
+ * ms is reported once, with what took most of it, as far as that has a name: the operation of a request, or background
+ * work. The watch is an immediate that does not keep the loop awake: it runs at the end of each turn that something
+ * else has caused, so that an idle process is never woken by it; time spent waiting for events does not count. Names
+ * are noted where work begins and ends. Code that continues after an answer of the database has no note of its own:
+ * then all work in progress is listed. Following each chain of callbacks (AsyncLocalStorage) would name that too, at a
+ * cost for every promise.
  */
 
 export interface LongTurn {
   /** How long the loop was busy without a break. */
   ms: number
-  /** What took most of it; `unknown` if nothing with a name began or ended in it. */
+  /** The work that took most of it; `unknown` if no named work began or ended in it. */
   work: string
-  /** What had begun and not ended. */
+  /** Work that had begun and not ended. */
   open: string[]
 }
 
@@ -23,7 +22,7 @@ const mostNames = 10
 
 interface Watch {
   report(turn: LongTurn): void
-  /** When the last turn ended, and when the last thing with a name began or ended. */
+  /** When the last turn ended, and when named work last began or ended. */
   turnMs: number
   sinceMs: number
   by: string | null
@@ -37,7 +36,7 @@ const counts = new Map<string, number>()
 /** Without the time in which the loop waited. */
 const busyMs = (): number => performance.now() - performance.nodeTiming.idleTime
 
-/** What follows in this turn is done for `work`. */
+/** The rest of this turn is done for `work`. */
 export const noteWork = (work: string): void => {
   if (watch === null) return
   const nowMs = busyMs()
@@ -47,7 +46,7 @@ export const noteWork = (work: string): void => {
   watch.by = work
 }
 
-/** The same; returns what is to be called when the work ends. */
+/** The same; call the returned function when the work ends. */
 export const beginWork = (work: string): (() => void) => {
   noteWork(work)
   open.set(work, (open.get(work) ?? 0) + 1)
@@ -89,5 +88,5 @@ export const watchTurns = (report: (turn: LongTurn) => void): (() => void) => {
   }
 }
 
-/** How many long turns there were, by what took most of them. */
+/** Counts of long turns, by the work that took most of them. */
 export const readLongTurns = (): ReadonlyMap<string, number> => counts

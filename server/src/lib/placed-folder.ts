@@ -8,7 +8,7 @@ import { chmod, mkdir, rmdir, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { SystemUser } from './system-user.ts'
 
-/** Where things go that another user must reach although it cannot reach the data directory or the checkout. */
+/** The place for files of another user that cannot reach the data directory or the checkout. */
 export const sharedFolder = '/var/lib/slipway'
 
 /** Whether the user can traverse every folder of `path`. Only checked for a user other than ours. */

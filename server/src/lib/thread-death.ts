@@ -6,7 +6,10 @@ export type ThreadDeath =
   | { kind: 'died'; of: 'ended' }
   | { kind: 'died'; of: 'crash'; message: string }
 
-/** The cause by what its `error` event had (undefined without one) and its exit code. Not for one that was terminated. */
+/**
+ * Why a thread ended, from the error of its `error` event (undefined without one) and its exit code. Not for a thread
+ * that was terminated.
+ */
 export const deathOf = (thrown: unknown, exitCode: number): ThreadDeath => {
   if ((thrown as { code?: unknown } | undefined)?.code === 'ERR_WORKER_OUT_OF_MEMORY')
     return { kind: 'died', of: 'memory' }

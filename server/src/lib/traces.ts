@@ -24,7 +24,7 @@ const [comma, semicolon] = [44, 59]
 /** Calls back for each segment of these mappings: where it begins, and source, line and column, all counted from 0. */
 const readSegments = (mappings: string, each: (line: number, column: number, to: number[]) => void): void => {
   let line = 0
-  // Column in the bundle, source, line, column: each is told as the difference to the one before.
+  // Column in the bundle, source, line, column: each is stored as the difference to the one before.
   const at = [0, 0, 0, 0, 0]
   let [field, value, shift] = [0, 0, 0]
   for (let index = 0; index <= mappings.length; index++) {
@@ -49,7 +49,7 @@ const readSegments = (mappings: string, each: (line: number, column: number, to:
   }
 }
 
-/** `path:line:column` of the source of each place, in one reading; undefined where it has none. */
+/** `path:line:column` of the source of each place, in one pass; undefined where it has none. */
 export const sourcesOf = ({ sources, mappings }: SourceMap, places: readonly Place[]): (string | undefined)[] => {
   const found: (string | undefined)[] = places.map(() => undefined)
   const lines = new Set(places.map(({ line }) => line - 1))
@@ -90,7 +90,7 @@ export const nameSources = (trace: string): string => {
   return trace.replaceAll(bundled, (whole) => names.get(whole) ?? whole)
 }
 
-/** Also in the trace of what nobody catches, from now on in this thread. */
+/** Also in the trace of uncaught errors, from now on in this thread. */
 export const nameSourcesOfUncaught = (): void => {
   process.on('uncaughtExceptionMonitor', (error) => {
     if (error instanceof Error && error.stack !== undefined) error.stack = nameSources(error.stack)

@@ -1,6 +1,6 @@
 /**
- * Private keys that come from strangers. Promises that what one signature costs is known before anything is computed:
- * a key of the usual form can have numbers with which a single one takes a thread seconds.
+ * Private keys that users send. Promises that the cost of one signature is known before anything is computed: a key of
+ * the usual form can have numbers with which a single one takes a thread seconds.
  */
 import type { KeyObject } from 'node:crypto'
 
@@ -35,7 +35,7 @@ const judge = (key: KeyObject): string | null => {
   return isPlainRsa(key) ? null : 'its RSA key is not consistent'
 }
 
-/** Why a private key is not used, as the end of a sentence about what has it; null: it is. */
+/** Why a private key is not used, as the end of a sentence about its owner; null if it is used. */
 export const refuseUnusualKey = (key: KeyObject): string | null => {
   try {
     return judge(key)

@@ -4,9 +4,9 @@ import { untilAborted } from './waiting.ts'
 export interface KeyedLock {
   /** Waits its turn; call the returned function to release. */
   acquire(key: string): Promise<() => void>
-  /** Shares the key with others; null if somebody holds it, or waits for it, exclusively. */
+  /** Shares the key with others; null if it is held, or waited for, exclusively. */
   tryShare(key: string): (() => void) | null
-  /** Resolves when all that have asked so far have released. */
+  /** Resolves when all present requests have been released. */
   settled(key: string): Promise<void>
 }
 
@@ -32,7 +32,7 @@ export const createKeyedLock = (): KeyedLock => {
   }
   const shareOf = (key: string): Share | null => {
     const share = shares.get(key)
-    // Those that come later do not delay those already waiting.
+    // Later requests do not delay those already waiting.
     if (share !== undefined) return tails.get(key) === share.tail ? share : null
     if (tails.has(key)) return null
     const made = { ...take(key), holders: 0 }

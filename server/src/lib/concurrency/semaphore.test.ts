@@ -5,7 +5,7 @@ import { createSemaphore } from './semaphore.ts'
 const never = new AbortController().signal
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-/** Builds that end when they are told to, in the order in which they began. */
+/** Builds that end on command, in the order in which they began. */
 const scene = (places: number, each = Math.max(1, places - 1), most = places) => {
   const withPlace = createSemaphore(places, each, most)
   const begun: string[] = []
@@ -51,7 +51,7 @@ test('a first place is had at once, however many others have taken all, up to th
   await endFirst()
   assert.equal(begun.at(-1), 'a', 'both of its first ones have ended')
   await endFirst()
-  // One of b's has ended. A second one is had again only while fewer than four run.
+  // One of b's has ended. It gets a second one only while fewer than four run.
   assert.equal(begun.length, 8)
 })
 

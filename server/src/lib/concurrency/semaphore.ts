@@ -1,4 +1,4 @@
-/** Limits concurrency, with fair turns between those who wait. */
+/** Limits concurrency, with fair turns between waiters. */
 import { untilAborted } from './waiting.ts'
 
 interface Waiter {
@@ -15,15 +15,14 @@ interface Asked {
 
 /**
  * Lets `places` run at a time, at most `each` of them per `who`. Waiters are served round robin by `who`. If `each` is
- * less than `places`, nobody takes the last place in addition to others of their own: a newcomer, while another floods
- * the queue, gets a place at once or after at most one work ends.
- * Where works can take as long as somebody likes, `most` is more than `places`: until so many run in all, whoever has none
- * gets a first one at once, whatever the others have.
+ * less than `places`, the last place goes only to a `who` that has none: while another floods the queue, a newcomer
+ * gets a place at once or after at most one work ends. For work of unlimited length, set `most` above `places`: until
+ * `most` run in all, each `who` without a place gets a first one at once, whatever the others have.
  */
 export const createSemaphore = (places: number, each = places, most = places) => {
   const held = new Map<string, number>()
   const waiting = new Map<string, Waiter[]>()
-  /** When each that has or waits for a place was last let in, counted in turns. */
+  /** The turn in which each owner of a place, or waiter, was last let in. */
   const served = new Map<string, number>()
   let taken = 0
   let turns = 0

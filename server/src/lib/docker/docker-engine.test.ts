@@ -52,7 +52,7 @@ const open = (t: TestContext, connection: EngineConnection): Engine => {
 const problem = (engine: Engine): Promise<string> =>
   engine.call('GET', '/_ping', { deadlineMs: 5000 }).then(() => 'answers', explainEngine)
 
-/** What every part of the server does with an engine. */
+/** Everything that the server does with an engine. */
 const exercise = async (engine: Engine): Promise<void> => {
   assert.deepEqual(await engine.call('POST', '/build', { body: chunk }), { size: chunk.length })
   assert.deepEqual(await engine.call('POST', '/json', { body: { a: 1 } }), { size: 7 })
@@ -62,7 +62,7 @@ const exercise = async (engine: Engine): Promise<void> => {
   )
   const streams = await Promise.all(Array.from({ length: 20 }, () => engine.stream('GET', '/events')))
   for (const stream of streams) assert.equal(String((await once(stream, 'data'))[0]), 'one\n')
-  // Others go on while the streams are open.
+  // Other requests are answered while the streams are open.
   let size = 0
   for await (const part of await engine.stream('GET', '/large')) size += (part as Buffer).length
   assert.equal(size, 4 * chunk.length)

@@ -1,6 +1,6 @@
 /**
- * The Engine API over a local socket, TCP or SSH: one call, one stream, every one with a deadline, and errors a caller
- * can tell apart.
+ * The Engine API over a local socket, TCP or SSH: calls and streams, each with a deadline, and errors that callers can
+ * distinguish.
  */
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
@@ -39,7 +39,7 @@ interface CallOptions {
   /** Default 30 s; for `stream` it ends with the answer's headers. */
   deadlineMs?: number
   headers?: Record<string, string>
-  /** Of a list, what of it is wanted: then it may be far longer than other answers. */
+  /** Which parts of a list to keep: the list may then be far longer than other answers. */
   keep?: Keep
 }
 
@@ -108,7 +108,7 @@ const queryOf = (query: Record<string, QueryValue> = {}): Record<string, string>
     Object.entries(query).flatMap(([key, value]) => (value === undefined ? [] : [[key, String(value)]])),
   )
 
-/** Bytes or a stream, of whatever stream library: anything else is sent as JSON. */
+/** Bytes or a stream, from any stream library: anything else is sent as JSON. */
 const isTar = (body: unknown): body is Uint8Array | Readable =>
   body instanceof Uint8Array || typeof (body as Readable | undefined)?.pipe === 'function'
 
@@ -128,7 +128,10 @@ const request = (pool: Pool, method: Method, path: string, options: CallOptions,
   })
 }
 
-/** Engines of other machines are not ours to trust. More than any list of an engine; what it says about itself is short. */
+/**
+ * Engines of other machines are not trusted. Allows more than any list of an engine; an engine's data about itself is
+ * short.
+ */
 const listBounds: TextBounds = { ...usualBounds, mostBytes: 64 << 20, mostValues: 4_000_000 }
 const selfBounds: TextBounds = { ...usualBounds, mostBytes: 256 << 10, mostValues: 10_000 }
 const mostListed = 500_000

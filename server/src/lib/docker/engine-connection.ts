@@ -37,7 +37,7 @@ export interface SshConnection extends Distant {
   key: Secret
   /** Public keys of that machine as in known_hosts; any other is refused. */
   hostKeys: string
-  /** Of the engine, over there. */
+  /** The engine's socket on that machine. */
   socketPath: string
 }
 

@@ -1,4 +1,4 @@
-/** What to tell a user of a connection to a Docker engine that failed: one plain sentence, which says what to look at. */
+/** Explains to a user why a connection to a Docker engine failed: one plain sentence that says what to check. */
 import { ForeignTextError } from '../foreign-text/foreign-text-error.ts'
 import { causesOf, explainCause, isCertificateError } from '../net/connection-errors.ts'
 import { SshError } from './ssh-tunnel.ts'
@@ -20,7 +20,7 @@ const ssh = ({ problem }: SshError): string =>
     protocol: 'The machine closed the SSH connection, or no SSH server listens on this port.',
   })[problem]
 
-/** Whether the machine was reached and did not let us in, or is not the one it was. */
+/** Whether the machine was reached, but refused the login or is not the same machine as before. */
 export const isRefusedLogin = (error: unknown): boolean =>
   [...causesOf(error)].some((each) =>
     each instanceof SshError ? ['host-key', 'login', 'key'].includes(each.problem) : isCertificateError(each),

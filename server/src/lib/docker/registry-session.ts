@@ -28,12 +28,15 @@ export class RegistryError extends Error {
 
 export interface RegistrySession {
   /**
-   * Any status is a result, except redirects, which are followed where nothing is written; a 401 is answered once,
-   * unless a body was sent as it was read. `path` may be an address of the registry. Destroy the answer's body unless it
-   * is read.
+   * Any status is a result, except redirects, which are followed unless something is written; a 401 is answered once,
+   * unless a streamed body was sent. `path` may be an address of the registry. Destroy the answer's body unless it is
+   * read.
    */
   open(method: 'GET' | 'HEAD' | 'POST' | 'PATCH' | 'PUT', path: string, options: AskOptions): Promise<RegistryAnswer>
-  /** What the engine of another machine needs for its own requests: a token, or null if none is required. */
+  /**
+   * The credentials that an engine on another machine needs for its own requests: a token, or null if none is
+   * required.
+   */
   token(path: string): Promise<{ kind: 'basic' | 'none' } | { kind: 'token'; token: string }>
 }
 
@@ -41,7 +44,7 @@ interface AskOptions {
   maxBytes: number
   headers?: Record<string, string>
   body?: Buffer | Readable
-  /** How long the registry may say nothing, and take nothing. Default 30000. */
+  /** How long the registry may neither send nor accept data. Default 30000. */
   silenceMs?: number
   signal?: AbortSignal
 }
@@ -64,10 +67,10 @@ const apiOrigin = (url: URL): URL => new URL(isHub(url.hostname) ? 'https://regi
 const parseChallenge = (header: string): Record<string, string> =>
   Object.fromEntries([...header.matchAll(/(\w+)="([^"]*)"/g)].map(([, name, value]) => [name!.toLowerCase(), value!]))
 
-/** More is not taken for granted. */
+/** A larger announced length is not allocated in advance. */
 const mostAnnounced = 64 << 20
 
-/** The bytes of an answer, in memory of their own; in memory twice for a moment where their length was not announced. */
+/** The bytes of an answer, in a buffer of their own; briefly in memory twice if their length was not announced. */
 export const readAll = async ({ headers, body }: OutboundStream): Promise<Buffer> => {
   const announced = Number(headers['content-length'])
   if (announced > 0 && announced <= mostAnnounced) {
@@ -132,7 +135,7 @@ const tokenOf = async (text: string, owner: string): Promise<string> => {
   return token
 }
 
-/** `signal` ends whatever is asked. */
+/** `signal` aborts all requests. */
 export const createRegistrySession = (
   outbound: Outbound,
   { url, login }: { url: URL; login: RegistryLogin | null },
@@ -199,7 +202,7 @@ export const createRegistrySession = (
     return tokenOf(body, at.host)
   }
 
-  /** What the registry's challenge requires: the login itself, or a token issued for it by another service. */
+  /** The credential for the registry's challenge: the login itself, or a token issued for it by another service. */
   const authorize = async (challenge: string): Promise<string | null> =>
     /^bearer /i.test(challenge) ? `Bearer ${await fetchToken(challenge)}` : basic(origin)
 

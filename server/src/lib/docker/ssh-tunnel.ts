@@ -36,7 +36,7 @@ interface HostKey {
 
 const keyPattern = /(?:^|\s)(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]+={0,2})(?:\s|$)/
 
-/** The keys in the lines of a known_hosts file or of ssh-keyscan; whose they are is not read. */
+/** The keys in the lines of a known_hosts file or of ssh-keyscan; host names are ignored. */
 export const parseHostKeys = (text: string): HostKey[] =>
   text
     .split('\n')
@@ -50,7 +50,10 @@ const algorithmsOf = ({ type }: HostKey): string[] => (type === 'ssh-rsa' ? ['rs
 
 const connectMs = 5000
 const keepAlive = { keepaliveInterval: 10_000, keepaliveCountMax: 3 }
-/** A machine that refused the login or showed another key is not asked again at once: it may ban who does. */
+/**
+ * A machine that refused the login or presented another key is not contacted again at once: it may ban repeated
+ * attempts.
+ */
 const refusedPauseMs = 30_000
 
 /** Notes before a key are common, and the library reads none. */
@@ -99,7 +102,7 @@ const logIn = async (connection: SshConnection): Promise<Client> => {
   try {
     const ready = Promise.withResolvers<void>()
     client.once('ready', () => ready.resolve())
-    // More than one error may come, the later ones when nobody waits any more.
+    // More than one error may be emitted, the later ones when nothing waits any longer.
     client.on('error', ready.reject)
     client.once('close', () => ready.reject(new Error('the machine closed the connection')))
     client.connect({
@@ -124,7 +127,7 @@ const logIn = async (connection: SshConnection): Promise<Client> => {
   }
 }
 
-/** The far side gives a reason to what it refuses. */
+/** The remote side gives a reason when it refuses. */
 const explainOpening = (error: Error & { reason?: unknown }): SshError =>
   typeof error.reason !== 'number'
     ? new SshError('protocol', 'the SSH connection ended', error)

@@ -1,4 +1,4 @@
-/** What we use of the package ssh2, which brings no types of its own. */
+/** The parts of the package ssh2 that we use; it has no types of its own. */
 declare module 'ssh2' {
   import type { EventEmitter } from 'node:events'
   import type { Duplex } from 'node:stream'

@@ -1,4 +1,4 @@
-/** Why text of strangers was not read. */
+/** Why untrusted text was not read. */
 export class ForeignTextError extends Error {
   /**
    * `malformed`: it is not JSON. `too_large`, `too_many_values`, `too_deep`: it exceeds a bound, also that of the memory of

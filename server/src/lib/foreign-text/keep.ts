@@ -1,8 +1,8 @@
 /**
- * Which parts of a large value are wanted, as plain data: a thread that parses it hands over these alone. Pure.
+ * Which parts of a large value are wanted, as plain data: a thread that parses it hands over only these. Pure.
  *
- * `true`: a text, a number, a boolean or null. `'any'`: whatever it is. An object: these fields. A list with one element:
- * each item. What is of another kind becomes an empty object or list.
+ * `true`: a text, a number, a boolean or null. `'any'`: any value. An object: these fields. A list with one element:
+ * each item. A value of another type becomes an empty object or list.
  */
 export type Keep = true | 'any' | readonly [Keep] | { readonly [name: string]: Keep }
 

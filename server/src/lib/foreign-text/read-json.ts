@@ -1,11 +1,10 @@
 /**
- * The one way in which text of strangers becomes values: bodies of requests, answers of other machines, files that
- * programs of tenants leave. Promises that the text is counted before anything else looks at it; that what has more
- * bytes, values or depth than its bounds is refused without being parsed; and that texts above 256 KiB are decoded and
- * counted in a thread with limits of memory and time, so that the event loop never waits for more than its bounds allow:
- * about 100 ns for each value that is handed over. Refuses to know what a text is about.
- *
- * If the process dies here nothing is lost: whoever wanted the text asks for it again.
+ * The one way in which untrusted text becomes values: bodies of requests, answers of other machines, files written by
+ * programs of tenants. Promises that the text is counted before anything else reads it; that a text with more bytes,
+ * values or depth than its bounds is refused without being parsed; and that texts above 256 KiB are decoded and
+ * counted in a thread with limits of memory and time, so that the event loop is never blocked for longer than its
+ * bounds allow: about 100 ns for each value that is handed over. Does not know what a text is about. If the process
+ * dies here nothing is lost: the caller asks for the text again.
  */
 import { findExcess, type ValueBounds } from './count-values.ts'
 import { ForeignTextError } from './foreign-text-error.ts'
@@ -20,7 +19,7 @@ export interface TextBounds extends ValueBounds {
 
 export const usualBounds: TextBounds = { mostBytes: 4 << 20, mostValues: 100_000, mostDepth: 100 }
 
-/** What is larger is read in a thread. */
+/** Larger texts are read in a thread. */
 export const loopBytes = 256 << 10
 
 export const refuseExcess = (text: string, { mostBytes, ...bounds }: TextBounds): void => {
@@ -44,7 +43,7 @@ export const readJson = (text: string, bounds: Partial<TextBounds> = {}): unknow
   return parse(text)
 }
 
-/** The same; undefined for what cannot be read. */
+/** The same; undefined for a text that cannot be read. */
 export const tryJson = (text: string, bounds: Partial<TextBounds> = {}): unknown => {
   try {
     return readJson(text, bounds)
@@ -66,11 +65,11 @@ const fieldOfForm = (form: string, name: string): string => {
   }
 }
 
-/** What of a text is to be read. */
+/** How a text is read, and which parts of it are kept. */
 export interface Wanted {
   bounds: TextBounds
   keep: Keep | undefined
-  /** Values of what is kept. */
+  /** The most values that are kept. */
   mostKept: number
   formField: string | undefined
 }

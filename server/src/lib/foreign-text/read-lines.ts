@@ -1,7 +1,7 @@
 /**
- * Lines of a stream of strangers, however its bytes are cut, in time linear in them. Promises that no more than one line
- * of the longest allowed length is kept; and, for a stream that nobody may need so much of, that it is not read faster than
- * it is told to: its sender waits.
+ * Splits an untrusted stream into lines, however its bytes are cut, in linear time. Promises that no more than one
+ * line of the longest allowed length is kept; and that a stream with `mostPerSecond` is read no faster than that: its
+ * sender waits.
  */
 import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
@@ -9,19 +9,19 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 export interface LineOptions {
   /** In characters. */
   longest: number
-  /** What a longer line fails with; without it, the line is cut into pieces of about that length. */
+  /** The error for a longer line; without it, the line is cut into pieces of about that length. */
   tooLong?: () => Error
-  /** Whether what comes after the last line feed is a line. */
+  /** Whether the rest after the last line feed is a line. */
   hasOpenEnd?: boolean
-  /** Lines a second, where a line of 200 characters counts as two; in between, others have their turn. */
+  /** Lines a second, where a line of 200 characters counts as two; in between, other work gets a turn. */
   mostPerSecond?: number
 }
 
-/** Of a stream that is paced, between two turns of the event loop. */
+/** How much of a rate-limited stream is read between two turns of the event loop. */
 const linesAtOnce = 200
 const charsPerLine = 200
 
-/** As many as `perSecond` allows, those of a second at once. */
+/** Passes on `perSecond` lines, those of one second at once. */
 async function* paced(batches: AsyncIterable<string[]>, perSecond: number): AsyncGenerator<string[]> {
   let room = perSecond
   let sinceMs = performance.now()

@@ -16,7 +16,7 @@ export type Told<Value> =
 const textOf = (sent: Uint8Array | string): string =>
   typeof sent === 'string' ? sent : Buffer.from(sent.buffer, sent.byteOffset, sent.byteLength).toString()
 
-/** Answers each text with what `read` makes of it; a `ForeignTextError` reaches whoever sent the text. */
+/** Answers each text with the result of `read`; a `ForeignTextError` reaches the sender of the text. */
 export const serveReads = <Job, Value>(read: (text: string, job: Job) => Value): void => {
   const readOne = ({ text, job }: Wanted<Job>): Told<Value> => {
     try {

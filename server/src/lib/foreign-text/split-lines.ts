@@ -1,4 +1,4 @@
-/** Lines of text of strangers that is in memory. */
+/** Lines of untrusted text in memory. */
 import { ForeignTextError } from './foreign-text-error.ts'
 
 /** The lines of a text, which are counted first. Throws a `ForeignTextError` for more than `most`. Pure. */

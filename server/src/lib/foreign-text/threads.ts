@@ -1,7 +1,8 @@
 /**
- * Threads that read text of strangers. Promises that a text costs the event loop no more than handing it over; that a
- * thread has limits of memory and time, and is ended when it exceeds one; and turns: two texts are read at once, at most
- * one of each owner. A thread is kept for a moment, unless what it read was large, whose memory it would keep.
+ * Threads that read untrusted text. Promises that a text costs the event loop no more than handing it over; that a
+ * thread has limits of memory and time, and is ended when it exceeds one; and turns: two texts are read at once, at
+ * most one of each owner. A thread is kept for a moment, unless its last text was large, because it would keep that
+ * memory.
  */
 import { Worker } from 'node:worker_threads'
 import { createSemaphore } from '../concurrency/semaphore.ts'
@@ -10,7 +11,7 @@ import { ForeignTextError } from './foreign-text-error.ts'
 import type { Told, Wanted } from './serve-reads.ts'
 
 const places = 2
-/** Of those who have none, when all places are taken. */
+/** The most that run in all: until then, an owner without one gets a first place at once. */
 const most = 4
 const lingerMs = 10_000
 const largeBytes = 1 << 20
@@ -48,7 +49,7 @@ const explain = (error: unknown): unknown =>
     ? new ForeignTextError('too_large', 'needs more memory than is allowed for it')
     : error
 
-/** What a thread says of one text. Rejects if it ends instead, or at `signal`. */
+/** A thread's answer for one text. Rejects if the thread ends first, or at `signal`. */
 const answerOf = <Value>(worker: Worker, signal: AbortSignal): Promise<Told<Value>> => {
   const { promise, resolve, reject } = Promise.withResolvers<Told<Value>>()
   const onExit = (): void => reject(new Error('a thread ended while it read a text'))
@@ -75,7 +76,7 @@ export const createThreads = <Job, Value>(program: URL, { heapMb, timeMs }: Thre
       env: {},
       execArgv: [],
     })
-    // One that fails while nobody waits for it.
+    // An error while no text waits for this thread.
     worker.on('error', () => {})
     worker.on('exit', () => forget(worker))
     return worker

@@ -1,4 +1,4 @@
-/** How a command in a pod is run: what is kept of it, and what it ends with when the other side does not behave. */
+/** Running a command in a pod: the output that is kept, and the result when the other side misbehaves. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'

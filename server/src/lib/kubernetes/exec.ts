@@ -1,8 +1,6 @@
 /**
- * A command in a container of a pod, over the cluster's API: what it writes and how it ended.
- *
- * Promises: no more than the limit is kept of what it writes; it ends with the caller's signal. Refuses to know: what is
- * run, and why.
+ * Runs a command in a container of a pod through the cluster's API; returns its output and exit code. Promises: no
+ * more than the limit of output is kept; it ends with the caller's signal. Does not know what is run, and why.
  */
 import type { buildConnector } from 'undici'
 import { WebSocket } from 'ws'
@@ -11,17 +9,17 @@ import { readJson } from '../foreign-text/read-json.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
 export interface Executed {
-  /** What it wrote to its standard output. */
+  /** Standard output. */
   output: Buffer
   exitCode: number
 }
 
-/** Both have a number before each message: which of its streams it is of. */
+/** In both, a number before each message identifies its stream. */
 const protocols = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
 const outputStream = 1
 const statusStream = 3
 const longestStatus = 64 * 1024
-/** The cluster passes on what it reads, in pieces. */
+/** The cluster forwards output in pieces. */
 const longestMessage = 4 << 20
 
 interface Status {
@@ -29,7 +27,7 @@ interface Status {
   details?: { causes?: { reason?: unknown; message?: unknown }[] }
 }
 
-/** Null where the cluster does not say that the command ended by itself. */
+/** Null if the cluster does not report that the command ended by itself. */
 const exitCodeIn = (text: string): number | null => {
   try {
     const { status, details } = readJson(text) as Status
@@ -63,7 +61,7 @@ const open = ({ url, headers, connect }: ExecPlace): WebSocket => {
   })
 }
 
-/** Rejects with a `KubernetesError` for what did not end, and for more than `maxBytes` of output. */
+/** Rejects with a `KubernetesError` for a command that did not end, and for more than `maxBytes` of output. */
 export const execute = (place: ExecPlace, maxBytes: number, signal: AbortSignal): Promise<Executed> => {
   const { promise, resolve, reject } = Promise.withResolvers<Executed>()
   const socket = open(place)

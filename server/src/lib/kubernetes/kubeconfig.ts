@@ -1,17 +1,17 @@
 /**
- * What a kubeconfig says of how one cluster is reached. It comes from a stranger: promises that reading it is short,
- * opens no file, starts no program, and that what it leaves is a connection with TLS that is verified.
+ * Reads from a kubeconfig how one cluster is reached. The text is untrusted: promises that reading it is short, opens
+ * no file, starts no program, and that the resulting connection uses verified TLS.
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { ParsedNode } from 'yaml'
 import { Secret } from '../secret.ts'
 import { refuseUnusualKey } from '../usual-key.ts'
 
-/** How the API of a cluster is reached, and as whom. */
+/** How the API of a cluster is reached, and with which login. */
 export interface KubernetesAccess {
   host: string
   port: number
-  /** Of the API at that host, without a slash at its end. */
+  /** Path of the API at that host, without a trailing slash. */
   path: string
   /** Whose certificate is expected, if not the host's. */
   serverName: string | undefined
@@ -26,7 +26,7 @@ export interface KubernetesAccess {
 export class KubeconfigRefused extends Error {}
 
 export const longestKubeconfig = 65_536
-/** Characters that YAML may give a meaning, line ends included: they, and not the length, make reading it long. */
+/** Characters that may have a meaning in YAML, line ends included: they, and not the length, make reading slow. */
 const mostMarks = 5000
 const marks = /[-?:,[\]{}#&*!|>'"%@`\n]/g
 const deepest = 12
@@ -39,7 +39,7 @@ const refuse = (message: string): never => {
 
 type Plain = string | Plain[] | Map<string, Plain>
 
-/** A document of texts, lists and maps: it has no use for aliases and tags, with which a short one says much. */
+/** A document of texts, lists and maps: aliases and tags are not needed, and would let a short one expand. */
 const read = async (text: string): Promise<Plain> => {
   if (text.length > longestKubeconfig) refuse(`is longer than ${longestKubeconfig} characters: ${flatten}`)
   if ((text.match(marks)?.length ?? 0) > mostMarks) refuse(`has too many entries: ${flatten}`)
@@ -75,7 +75,7 @@ type Fields = Map<string, Plain>
 
 const mapIn = (value: Plain | undefined): Fields | null => (value instanceof Map ? value : null)
 
-/** Empty for a field that is missing, or is no text. */
+/** Empty for a field that is missing, or is not text. */
 const textIn = (fields: Fields, name: string): string => {
   const value = fields.get(name)
   return typeof value === 'string' ? value.trim() : ''
@@ -103,7 +103,7 @@ const fileOf = (instead: string): string =>
   `names a file, which this server does not have: put its content into \`${instead}\` (${flatten})`
 const impersonates = 'must not act as somebody else (`as`): give the credentials of who it is to be'
 
-/** Why a field that is there keeps a kubeconfig from being used. */
+/** Why a field makes a kubeconfig unusable. */
 const refusedOfCluster: Record<string, string> = {
   'certificate-authority': fileOf('certificate-authority-data'),
   'proxy-url': 'names a proxy (`proxy-url`): this server connects to the cluster directly',

@@ -1,4 +1,4 @@
-/** How the client behaves towards an API server that is slow, large, unwilling or not one at all. */
+/** Behavior of the client towards an API server that is slow, large, unwilling or not one at all. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { longestParsed } from '../../../test/support/longest-parsed.ts'

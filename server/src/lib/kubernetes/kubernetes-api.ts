@@ -1,11 +1,11 @@
 /**
- * The API of a Kubernetes cluster: requests and answers in JSON, lists in pages, objects made by server-side apply, and
+ * The API of a Kubernetes cluster: requests and answers in JSON, lists in pages, objects made by server-side apply,
  * streams (watches, logs), and commands in pods.
  *
- * Promises: every request ends by its deadline, whatever the other side does; no answer takes more memory than its limit;
- * a connection goes to the address that was checked, under TLS; no redirect is followed; credentials go nowhere else. A
- * stream ends with its reader, and has no more bytes waiting than its reader takes.
- * Refuses to know: what the product makes of a cluster.
+ * Promises: every request ends by its deadline, whatever the other side does; no answer takes more memory than its
+ * limit; a connection goes to the address that was checked, under TLS; no redirect is followed; credentials are sent
+ * nowhere else. A stream ends with its reader, and buffers no more bytes than its reader takes. Does not know the
+ * product's use of a cluster.
  */
 import type { Readable } from 'node:stream'
 import { type Dispatcher, Pool } from 'undici'
@@ -23,11 +23,11 @@ export interface AskOptions {
   deadlineMs?: number
 }
 
-/** Which one of the name is meant, and how it goes. */
+/** Which object of this name to remove, and how. */
 export interface RemoveOptions extends AskOptions {
-  /** The object of this uid: another one that has its name by now stays. */
+  /** Only the object with this uid: another one that has its name by now is kept. */
   uid?: string
-  /** What it owns goes before it, or after it. Default: after it. */
+  /** Whether dependents are removed before the object or after it. Default: after it. */
   propagation?: 'Foreground' | 'Background'
   /** For pods: between SIGTERM and SIGKILL. */
   graceSeconds?: number
@@ -39,25 +39,29 @@ interface Listed<T> {
   resourceVersion: string
 }
 
-/** What is asked may be asked twice: each request either changes nothing or says what is to be. All reject with `KubernetesError`. */
+/**
+ * Each request may be repeated: it either changes nothing or states the desired result. All reject with
+ * `KubernetesError`.
+ */
 export interface KubernetesApi {
   get<T>(path: string, options?: AskOptions): Promise<T>
-  /** Asks the cluster to judge what `body` says. */
+  /** Asks the cluster to review `body`. */
   review<T>(path: string, body: object, options?: AskOptions): Promise<T>
   /** Makes an object in a collection: a `KubernetesError` with status 409 if its name is taken. */
   create<T>(path: string, body: object, options?: AskOptions): Promise<T>
   /** The first `most` of a collection. */
   list<T>(path: string, most: number, options?: AskOptions): Promise<T[]>
-  /** The same, and where a watch goes on from. */
+  /** The same, and where a watch continues from. */
   read<T>(path: string, most: number, options?: AskOptions): Promise<Listed<T>>
   /**
-   * Server-side apply: the object is as the manifest says, made if it is not there, and what `manager` said before and
-   * does not say any more is taken back. What others say is theirs, unless the manifest says otherwise.
+   * Server-side apply: the object gets what the manifest says and is created if it does not exist; fields that
+   * `manager` set before and no longer sets are removed. Fields of other managers are kept, unless the manifest sets
+   * them.
    */
   apply<T>(path: string, manifest: object, manager: string, options?: AskOptions): Promise<T>
   /** Changes these fields alone (JSON merge patch). */
   merge<T>(path: string, patch: object, options?: AskOptions): Promise<T>
-  /** Whether it was there. It may still be there for a while: it ends first. */
+  /** Returns whether it existed. It may exist for a while longer: it ends first. */
   remove(path: string, options?: RemoveOptions): Promise<boolean>
   /** `deadlineMs` is for the head of the answer alone. Ends with `signal`. */
   stream(path: string, options?: AskOptions): Promise<Readable>
@@ -80,11 +84,11 @@ const defaultDeadlineMs = 10_000
 const longestAnswer = 4 << 20
 const mostValues = 300_000
 const pageSize = 100
-/** Tries of one request that gets a 429. */
+/** Attempts of one request that gets a 429. */
 const triesMost = 3
 const longestWaitMs = 5000
 const connections = 8
-/** Each takes a connection of its own for as long as somebody reads. */
+/** Each stream uses its own connection for as long as it is read. */
 const streamsMost = 256
 
 const readBytes = async (body: AsyncIterable<Buffer>): Promise<Buffer> => {
@@ -180,7 +184,7 @@ const createSender = (access: KubernetesAccess, pin: Pin) => {
 
 type Send = ReturnType<typeof createSender>['send']
 
-/** Aborts after so long, unless it is disposed of before. */
+/** Aborts after this time, unless it is disposed of before. */
 const limitTime = (clock: Pick<Clock, 'sleep'>, deadlineMs: number) => {
   const [late, ended] = [new AbortController(), new AbortController()]
   clock.sleep(deadlineMs, ended.signal).then(
@@ -190,7 +194,7 @@ const limitTime = (clock: Pick<Clock, 'sleep'>, deadlineMs: number) => {
   return { signal: late.signal, [Symbol.dispose]: () => ended.abort() }
 }
 
-/** The answer's head, after pauses that the cluster asked for. */
+/** The answer's head, after pauses requested by the cluster. */
 const sendPatiently = async (
   send: () => ReturnType<Send>,
   clock: Pick<Clock, 'sleep'>,
@@ -226,7 +230,7 @@ export const createKubernetesApi = (
 ): KubernetesApi => {
   const { send, run, close } = createSender(access, pin)
   const owner = `cluster ${access.host}:${access.port}`
-  /** By its deadline, with a `KubernetesError` for whatever goes wrong. */
+  /** Enforces the deadline, and turns every failure into a `KubernetesError`. */
   const within = async <T>(options: AskOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     using late = limitTime(clock, options.deadlineMs ?? defaultDeadlineMs)
     const signal = options.signal === undefined ? late.signal : AbortSignal.any([options.signal, late.signal])
@@ -244,7 +248,7 @@ export const createKubernetesApi = (
         (await readAnswer(await sendPatiently(() => send(sent, options.query, signal), clock, signal), owner)) as T,
     )
 
-  /** Of large objects, fewer at once. */
+  /** Pages of large objects are shorter. */
   const readPage = async <T>(
     path: string,
     options: AskOptions,
@@ -264,7 +268,7 @@ export const createKubernetesApi = (
     let resourceVersion = ''
     let next: string | undefined
     let size = pageSize
-    // A cluster may send fewer at once than it is asked for, but not one after the other.
+    // A cluster may send fewer items at once than requested, but not one after the other.
     let left = 2 * Math.ceil(most / pageSize) * pageSize
     do {
       const query = { ...options.query, ...(next === undefined ? {} : { continue: next }) }
@@ -301,7 +305,7 @@ export const createKubernetesApi = (
       ask({ method: 'DELETE', path, body: deletion(options) }, options).then(
         () => true,
         (error: unknown) => {
-          // 409: its name is another one's by now.
+          // 409: another object has its name by now.
           if (error instanceof KubernetesError && (error.status === 404 || (error.status === 409 && options.uid)))
             return false
           throw error

@@ -1,4 +1,4 @@
-/** What a request to the API of a Kubernetes cluster ends with when it fails, and what to tell a user of it. */
+/** The error of a failed request to the API of a Kubernetes cluster, and its explanation for a user. */
 import { causesOf, explainCause, isCertificateError } from '../net/connection-errors.ts'
 import { sanitizeText } from '../sanitize-text.ts'
 
@@ -13,7 +13,7 @@ export class KubernetesError extends Error {
   }
 }
 
-/** Of an answer that takes more than one may: a shorter one can be asked for. */
+/** An answer is longer than allowed: the caller can ask for a shorter one. */
 export class TooLongError extends KubernetesError {
   constructor() {
     super(0, 'The API server of the cluster sends answers that are too long.')
@@ -23,7 +23,7 @@ export class TooLongError extends KubernetesError {
 const what = 'the API server of the cluster'
 const longestReason = 200
 
-/** What the API server says itself: text of a stranger, shown to those whose cluster it is. */
+/** The reason given by the API server: untrusted text, shown to those whose cluster it is. */
 const reasonIn = (body: unknown): string => {
   const message = (body as { message?: unknown } | null)?.message
   if (typeof message !== 'string' || message === '') return '.'
@@ -35,7 +35,7 @@ const words: Record<number, string> = {
   429: 'The API server of the cluster has too many requests at the moment.',
 }
 
-/** Of an answer with an error status. */
+/** For an answer with an error status. */
 export const refusedBy = (status: number, body: unknown): KubernetesError => {
   const known = words[status]
   if (known !== undefined) return new KubernetesError(status, known)
@@ -43,7 +43,7 @@ export const refusedBy = (status: number, body: unknown): KubernetesError => {
   return new KubernetesError(status, `The API server of the cluster answered with status ${status}${reasonIn(body)}`)
 }
 
-/** Of a request without an answer. */
+/** For a request without an answer. */
 export const unanswered = (cause: unknown): KubernetesError => {
   for (const each of causesOf(cause)) {
     const found = explainCause(each, what)
@@ -52,6 +52,6 @@ export const unanswered = (cause: unknown): KubernetesError => {
   return new KubernetesError(0, 'The API server of the cluster does not answer.', cause)
 }
 
-/** Whether the cluster was reached and did not let us in, or is not the one it was. */
+/** Whether the cluster was reached, but refused the login or is not the same cluster as before. */
 export const isRefusedAccess = (error: KubernetesError): boolean =>
   error.status === 401 || error.status === 403 || [...causesOf(error.cause)].some(isCertificateError)

@@ -1,10 +1,9 @@
 /**
- * Follows a collection of a Kubernetes cluster: what there is, then every change of it.
- *
- * Promises: no change is left out: a place that the cluster has forgotten (410) is read anew, and a connection that is
- * lost, or silent, or was ended by the cluster is opened again where it stopped. Never in a tight loop: each failure
- * waits longer, up to half a minute. Ends when aborted, quietly; rejects only with what waiting does not mend (401, 403,
- * 404 and others of our own making).
+ * Follows a collection of a Kubernetes cluster: its present objects, then every change. Promises: no change is left
+ * out: if the cluster no longer has the version to continue from (410), the collection is read anew, and a connection
+ * that is lost, silent, or was ended by the cluster is reopened where it stopped. Never in a tight loop: each failure
+ * waits longer, up to half a minute. Ends quietly when aborted; rejects only with errors that waiting does not fix
+ * (401, 403, 404 and others of our own making).
  */
 import type { Readable } from 'node:stream'
 import { readLargeJson } from '../foreign-text/read-json.ts'
@@ -14,25 +13,25 @@ import type { KubernetesApi } from './kubernetes-api.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
 export type Change<T> =
-  /** All that there is: at the beginning, and whenever it was read anew. */
+  /** All objects: at the beginning, and whenever the collection was read anew. */
   { type: 'ALL'; items: T[] } | { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: T }
 
 interface WatchOptions {
   signal: AbortSignal
   clock: Pick<Clock, 'sleep'>
   query?: Record<string, string>
-  /** Of a collection: more than these are not followed. Default 10,000. */
+  /** The most objects of the collection that are followed. Default 10,000. */
   most?: number
 }
 
 /** The cluster ends a watch by itself after this. */
 const watchSeconds = 240
-/** Bookmarks come about once a minute: what is silent for longer is a connection that was lost unseen. */
+/** Bookmarks come about once a minute: a connection that is silent for longer was lost without notice. */
 const silenceMs = 90_000
 const firstPauseMs = 500
 const longestPauseMs = 30_000
 const longestEvent = 4 << 20
-/** Of a cluster; one that tells more waits. */
+/** The most events a second that are read from a cluster; beyond that, its sender waits. */
 const eventsPerSecond = 20_000
 
 interface WireEvent<T> {
@@ -53,7 +52,7 @@ const passing = new Set([0, 410, 429])
 export const isPassing = (error: unknown): boolean =>
   !(error instanceof KubernetesError) || passing.has(error.status) || error.status >= 500
 
-/** Ends a stream on which nothing comes any more. */
+/** Ends a stream that has become silent. */
 const endSilent = (stream: Readable, clock: Pick<Clock, 'sleep'>, ended: AbortSignal): (() => void) => {
   let isHeard = true
   const look = async (): Promise<void> => {
@@ -78,7 +77,7 @@ class Interrupted extends Error {
   }
 }
 
-/** The changes of one connection; returns where it stopped, or null for a place that is forgotten. */
+/** The changes of one connection; returns where it stopped, or null if the cluster no longer has that version. */
 async function* follow<T>(
   api: Pick<KubernetesApi, 'stream'>,
   path: string,
@@ -130,7 +129,7 @@ export async function* watch<T>(
       }
       const before: string = place
       place = yield* follow<T>(api, path, place, options)
-      // One that ends at once and says nothing would be a tight loop.
+      // A connection that ends at once without any event would cause a tight loop.
       if (place !== before && place !== null) pauseMs = firstPauseMs
     } catch (error) {
       if (signal.aborted) return

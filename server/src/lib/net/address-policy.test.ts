@@ -12,7 +12,7 @@ import {
   targetOf,
 } from './address-policy.ts'
 
-/** What the policy says to a URL whose host is an address; null when it may be called. */
+/** Why the policy refuses a URL whose host is an address; null when it may be called. */
 const verdict = (url: string, allow: string[] = []): string | null => {
   const parsed = parseUrl(url)
   if (typeof parsed === 'string') return parsed

@@ -32,7 +32,7 @@ export interface OutboundTarget {
 /** `guarded`: refused unless that exact address is listed. */
 type AddressClass = 'public' | 'private' | 'loopback' | 'guarded'
 
-/** What has no two colons is none; Node's own pattern takes some ms to compile. */
+/** Text without two colons is not an IPv6 address; Node's own pattern takes some ms to compile. */
 const isIPv6 = (text: string): boolean => /:.*:/.test(text) && isNodeIPv6(text)
 
 const parse4 = (text: string): bigint => text.split('.').reduce((value, part) => (value << 8n) | BigInt(part), 0n)

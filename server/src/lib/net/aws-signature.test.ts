@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { signAws } from './aws-signature.ts'
 
-// Of the test suite that AWS publishes for version 4: get-vanilla, post-vanilla, post-x-www-form-urlencoded,
+// From the test suite that AWS publishes for version 4: get-vanilla, post-vanilla, post-x-www-form-urlencoded,
 // get-vanilla-query-order-key-case.
 const keys = { accessKey: 'AKIDEXAMPLE', secretKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY' }
 const now = new Date('2015-08-30T12:36:00Z')

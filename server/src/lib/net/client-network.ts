@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net'
 
 const groupsOf = (text: string): string[] => (text === '' ? [] : text.split(':'))
 
-/** Whoever has one IPv6 address has a whole network of them: clients are told apart by the first 64 bits. */
+/** A client with one IPv6 address usually has a whole network: clients are distinguished by the first 64 bits. */
 export const clientOf = (address: string): string => {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1]
   if (mapped !== undefined) return mapped

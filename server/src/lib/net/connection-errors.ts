@@ -1,10 +1,10 @@
-/** What to tell a user of a connection to another machine that failed: one plain sentence, which says what to look at. */
+/** Explains to a user why a connection to another machine failed: one plain sentence that says what to check. */
 import { OutboundFailed, OutboundRefused } from './outbound-errors.ts'
 
 const unresolved = 'The host name could not be resolved.'
 const silent = 'Nothing answered in time: check the address, and that the firewall allows this server.'
 
-/** `%` is what was asked, with its article. */
+/** `%` is the target of the request, with its article. */
 const sentences: [RegExp, string][] = [
   [/^(ENOTFOUND|EAI_AGAIN|EAI_NODATA|EAI_NONAME)$/, unresolved],
   [/^ECONNREFUSED$/, 'The connection was refused: no program listens at this address and port.'],
@@ -30,16 +30,19 @@ const sentences: [RegExp, string][] = [
 
 const upper = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
 
-/** An error, and what it came from. */
+/** An error, and its causes. */
 export function* causesOf(error: unknown): Generator<Error & { code?: unknown }> {
   for (let each = error; each instanceof Error; each = each.cause) yield each
 }
 
-/** Whether a code says that the other side showed or was shown a certificate that does not fit. */
+/** Whether a code means that a certificate of either side was not accepted. */
 export const isCertificateError = ({ code }: { code?: unknown }): boolean =>
   /^(CERT_|ERR_TLS_CERT|ERR_SSL_.*ALERT)|SELF_SIGNED|UNABLE_TO_/.test(String(code))
 
-/** The sentence of one cause; null if it says nothing. `what` was asked, with its article: `the engine`. */
+/**
+ * The sentence about one cause; null if it has none. `what` is the target of the request, with its article: `the
+ * engine`.
+ */
 export const explainCause = (cause: Error & { code?: unknown }, what: string): string | null => {
   if (cause instanceof OutboundRefused) return upper(`${cause.message}.`)
   if (cause instanceof OutboundFailed && cause.code === 'unresolved') return unresolved

@@ -1,9 +1,9 @@
 import { domainToASCII } from 'node:url'
 
-// At these, a parser of URLs stops reading the host, decodes it, or passes over them: what was meant is not that name.
+// At these, a URL parser ends the host, decodes it, or skips them: the text is not that host name.
 const notOfHosts = /[\p{Cc}\s%/\\?#@:[\]]/u
 
-/** The normalized form of a host name; empty for text that is none. */
+/** The normalized form of a host name; empty for other texts. */
 export const hostName = (text: string): string => (notOfHosts.test(text) ? '' : domainToASCII(text))
 
 /** The normalized form of a domain below which there can be names; else what it must be. */

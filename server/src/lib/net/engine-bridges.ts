@@ -1,6 +1,6 @@
 /**
- * The bridges of Docker engines on this machine. What users specify must not reach a container through us: the host can
- * reach every container of every organization, on ports that nobody else can.
+ * The bridges of Docker engines on this machine. Addresses that users specify must not reach a container through us:
+ * the host can reach every container of every organization, on ports that are closed to everyone else.
  */
 import { networkInterfaces } from 'node:os'
 import { type Address, isWithin, parseNetwork } from './address-policy.ts'

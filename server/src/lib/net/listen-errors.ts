@@ -5,7 +5,7 @@ interface ListenSettings {
   port: string
 }
 
-/** Null for anything else than what the operator can change. */
+/** Null for errors that the operator cannot fix. */
 export const listenProblem = (error: unknown, { host, port }: ListenSettings): string | null => {
   const { code } = error as NodeJS.ErrnoException
   if (code === 'EADDRINUSE') return `another program uses that port; ${port} sets another one`

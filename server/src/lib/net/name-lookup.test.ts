@@ -45,7 +45,7 @@ const open = async (t: TestContext, names: Record<string, string>) => {
 
 test('a hundred names whose servers say nothing hold up nobody else', async (t) => {
   const resolve = await open(t, { 'www.shop.company': '10.0.0.7', 'www.shop.co.uk': '10.0.0.8' })
-  // The last ones have all places that one owner can have.
+  // The last ones have all places of one owner.
   const names = Array.from({ length: 116 }, (_, index) => `silent-${index}${index < 100 ? '.company' : '.a.co.uk'}`)
   let silent = names.length
   const waiting = names.map((name) =>

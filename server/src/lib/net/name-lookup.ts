@@ -1,7 +1,7 @@
 /**
- * The addresses of a name. Promises that names whose name servers do not answer hold up no others: the system's own
- * function waits in one of a few threads of the process, and strangers choose names and their servers. So names that
- * anybody can have are asked for over DNS by ourselves, after the machine's list of hosts; all others, which only the
+ * The addresses of a name. Promises that names whose name servers do not answer delay no others: the system's own
+ * function waits in one of a few threads of the process, and users choose names and their servers. So names that
+ * anyone can own are looked up over DNS by ourselves, after the machine's list of hosts; all others, which only the
  * machine knows, as the system does.
  */
 import { lookup, Resolver } from 'node:dns/promises'
@@ -18,7 +18,7 @@ interface ResolveOptions {
   servers?: readonly string[]
   /** Path of the list of hosts. */
   hosts?: string
-  /** Path of what configures the system's resolver. */
+  /** Path of the system's resolver configuration. */
   config?: string
 }
 
@@ -26,16 +26,18 @@ interface ResolveOptions {
 const renewMs = 30_000
 const timeoutMs = 1000
 const tries = 2
-/** How much longer than for the one kind of address is waited for the other. */
+/** How much longer to wait for the second kind of addresses. */
 const otherMs = 500
 const mostSearched = 6
-/** Lookups at once, and those of names of one owner: more than this the network or a name server may drop. */
+/** Lookups at once, and those of names of one owner: the network or a name server may drop more. */
 const places = 128
 const placesEach = 16
-/** For a place; nobody waits for an address any longer. */
+/** The longest wait for a free place. */
 const longestWaitMs = 10_000
 
-/** Of these no name can be bought; the network, a Kubernetes cluster (`svc`), the machine or a test gives them a meaning. */
+/**
+ * Names that cannot be bought; the network, a Kubernetes cluster (`svc`), the machine or a test gives them a meaning.
+ */
 const isOwn = (host: string): boolean =>
   !host.includes('.') || /\.(?:localhost|local|internal|svc|home\.arpa|test|example|invalid)$/.test(host)
 
@@ -63,12 +65,12 @@ const inHosts = (text: string, host: string): string[] =>
     return isIP(address) !== 0 && names.some((name) => name.toLowerCase() === host) ? [address] : []
   })
 
-/** What may follow a name, as the system tries it. */
+/** The suffixes that the system appends to a name, in its order. */
 const searchedIn = (text: string): string[] =>
   text.split('\n').reduce<string[]>((found, line) => {
     const [word, ...rest] = wordsOf(line)
     if (word !== 'search' && word !== 'domain') return found
-    // `.` is what some write for none.
+    // `.` means none.
     return rest.filter((domain) => domain !== '.').slice(0, mostSearched)
   }, [])
 
@@ -81,7 +83,7 @@ const codeOf = (error: unknown): string => String((error as { code?: unknown }).
 
 const isNothing = (error: unknown): boolean => /^(?:ENOTFOUND|ENODATA)$/.test(codeOf(error))
 
-/** Both kinds of addresses; one that has come does not wait long for the other. */
+/** Both kinds of addresses; once one has arrived, the other is not waited for long. */
 const ask = async (resolver: Resolver, name: string): Promise<string[]> => {
   const found: { four: string[]; six: string[] } = { four: [], six: [] }
   const asked = [
@@ -109,7 +111,7 @@ const askAll = async (resolver: Resolver, names: readonly string[]): Promise<str
   throw failure
 }
 
-/** Asks as the system is configured, unless told otherwise. */
+/** Resolves as the system is configured, unless options say otherwise. */
 export const createResolve = (options: ResolveOptions = {}): Resolve => {
   const { servers, hosts = '/etc/hosts', config = '/etc/resolv.conf' } = options
   let resolver: { is: Resolver; untilMs: number } | undefined

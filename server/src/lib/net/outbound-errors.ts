@@ -11,7 +11,7 @@ export class OutboundRefused extends Error {
 /** The parts of a request, in the order in which they happen. */
 export type Phase = 'resolve' | 'connect' | 'tls' | 'answer' | 'body'
 
-/** How far one request has come. */
+/** The part that one request has reached. */
 export interface Progress {
   phase: Phase
 }
@@ -49,7 +49,7 @@ const brokenWords: Readonly<Record<Phase, string>> = {
 export const tooLate = ({ phase }: Progress, cause?: unknown): OutboundFailed =>
   new OutboundFailed('timeout', lateWords[phase], cause, phase)
 
-/** An error of the connection in the words of the part that it ended. */
+/** An error of the connection, named by the part that it ended. */
 export const explainFailure = (error: unknown, progress: Progress): Error => {
   if (error instanceof OutboundRefused || error instanceof OutboundFailed) return error
   const { code = '', message = '' } = error as { code?: string; message?: string }

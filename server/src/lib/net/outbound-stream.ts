@@ -81,7 +81,7 @@ export const openStream = async (
       signal: request.signal,
     })
     progress.phase = 'body'
-    // An error of the source reaches whoever reads the generator; unread, it must not end the process.
+    // An error of the source reaches the reader of the generator; unread, it must not end the process.
     body.on('error', () => {})
     const stream = Readable.from(measured(body, limits, progress, end), {
       objectMode: false,

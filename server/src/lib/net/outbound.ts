@@ -77,7 +77,7 @@ export interface StreamRequest extends StreamLimits {
   method: string
   url: string | URL
   headers?: Record<string, string>
-  /** One that is read as it is sent ends with the request; its length is not said, unless a header does. */
+  /** A streamed body ends with the request; its length is not sent, unless a header contains it. */
   body?: Buffer | Readable
   /** As for a request. */
   connectTimeoutMs?: number
@@ -91,7 +91,7 @@ export interface Outbound {
   checkSyntax(url: string): URL
   /** For creation: like `checkSyntax` and `check`, but a name without an address passes. */
   checkTarget(url: string): Promise<URL>
-  /** As `check`, for what is no web server: an engine or an SSH server, which may be at a port of theirs. */
+  /** As `check`, for an engine or an SSH server, which may be at a port of theirs, instead of a web server. */
   checkMachine(host: string, port: number): Promise<CheckedAddress>
   /** Every address that a name has now, whether or not the policy lets anything connect to it. Rejects as `check`. */
   addressesOf(host: string): Promise<string[]>
@@ -140,7 +140,7 @@ const refuse = (reason: string | null): void => {
 const keptOf = ({ isContainer }: Policy, own: ReadonlySet<string>, address: Address): Kept =>
   own.has(formatAddress(address)) ? 'own' : isContainer(address) ? 'container' : null
 
-/** Of SSH and of Docker engines. */
+/** Ports of SSH and of Docker engines. */
 const machinePorts = new Set([22, 2375, 2376])
 
 const checkPlace = async (policy: Policy, target: OutboundTarget, isMachine = false): Promise<CheckedAddress> => {

@@ -4,7 +4,7 @@ import type { Outbound } from './outbound.ts'
 
 const nothingAllowed = parseAllowList([])
 
-/** True for what outgoing requests may reach only if allowed. `checked` is the address of the URL's host. */
+/** True if outgoing requests reach this address only when it is allowed. `checked` is the address of the URL's host. */
 export const isPrivateAddress = (checked: string, url: URL): boolean => {
   const address = parseAddress(checked)
   return address !== undefined && refuseAddress(address, targetOf(url), nothingAllowed) !== null

@@ -1,4 +1,4 @@
-/** What a server that has had too many requests says about when it answers again. Pure: its headers are not believed. */
+/** When a server that rate-limits us answers again, from its headers. Pure: the headers are not trusted. */
 
 export type Headers = Readonly<Record<string, string | undefined>>
 

@@ -1,7 +1,7 @@
 /** An alarm that can only be moved forward. It does not keep the process alive. */
 import type { Clock } from './clock.ts'
 
-/** The longest that a timer can wait; a longer one rings then. */
+/** The longest that a timer can wait; a longer one rings after this. */
 const longestMs = 2 ** 31 - 1
 
 interface Alarm {

@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts'
 
 /**
- * `make`, called at most once in `forMs`: everybody who asks in between shares its result. A rejection is not kept. With
+ * `make`, called at most once in `forMs`: all callers in between share its result. A rejection is not kept. With
  * `Infinity` a result is kept for good.
  */
 export const cachedFor = <Value>(
