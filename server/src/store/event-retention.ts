@@ -3,7 +3,7 @@ import type { Database } from './database.ts'
 
 export const usualAuditDays = 400
 
-/** Events that one statement deletes: others are not held up by it. */
+/** Events that one statement deletes: few enough not to block others. */
 const batch = 1000
 
 /** Deletes events older than `days`, the oldest first; 0 keeps all. Stops between two batches when `signal` aborts. */

@@ -28,10 +28,13 @@ const fact = async (database: Database, name: string, make: () => Promise<string
   return (await read())!
 }
 
-/** SQL for the name by which people reach the published ports of this machine. */
+/** SQL for the name by which users reach the published ports of this machine. */
 export const publishedHostSql = `coalesce((select value from installation where name = 'outside_host'), 'localhost')`
 
-/** The same for a service of this id; null where that is not this machine, but the load balancer of a Kubernetes cluster. */
+/**
+ * The same for the service with this id; null if that is the load balancer of a Kubernetes cluster instead of this
+ * machine.
+ */
 export const publishedHostOfSql = (serviceId: string): string =>
   `case when ${isRoutedSql(serviceId)} then ${publishedHostSql} end`
 
@@ -49,8 +52,8 @@ const textSql = (name: string): string => `(select value from installation where
 const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
 
 /**
- * SQL for that of a cluster's row: the hosts of a Kubernetes cluster lead to its own ingress, so that they are below a
- * domain of its own, or below `localhost`.
+ * SQL for the domain of a cluster's row: the hosts of a Kubernetes cluster resolve to its own ingress, so that they
+ * are below a domain of its own, or below `localhost`.
  */
 export const clusterDomainSql = (row: string): string => `case when ${isKubernetesSql(row)}
   then coalesce(${row}.spec #>> '{dns_provider,domain}', 'localhost') else ${serviceDomainSql} end`
@@ -63,7 +66,9 @@ const setText = (tx: Queryable, name: string, value: string | undefined): Promis
         [name, value],
       )
 
-/** Names keep their labels, unless the platform has taken such a name; custom domains that it has taken are not routed. */
+/**
+ * Names keep their labels, unless the platform uses such a name; custom domains that the platform uses are not routed.
+ */
 const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
   await tx.query(
     `delete from route where custom_domain_id is not null and ${reservedSql('host', 'organization_id')} is not null`,
@@ -86,7 +91,7 @@ const renameHosts = async (tx: Queryable, before: string): Promise<void> => {
      where ${reservedSql('d.domain', 'd.organization_id')} is null and not exists (select from route o where o.custom_domain_id = d.id)
      on conflict do nothing`,
   )
-  // What instances were told of hosts has changed.
+  // Instances were started with hosts that have changed.
   await tx.query('update service_state set wanted_hash = null, wanted_version = wanted_version + 1')
   await tx.query(
     `select pg_notify('slipway_routes', id) from (select distinct service_id::text as id from route) routed`,
@@ -113,7 +118,7 @@ export const nameHosts = async (tx: Queryable, clusterId: string): Promise<void>
   )
   const ids = [...new Set(renamed.map(({ id }) => id))]
   if (ids.length === 0) return
-  // What instances were told of hosts has changed.
+  // Instances were started with hosts that have changed.
   await tx.query(
     `update service_state set wanted_hash = null, wanted_version = wanted_version + 1
      where environment_id in (select environment_id from service_state where service_id = any($1))`,
@@ -129,7 +134,10 @@ export const saveEngine = async (database: Database, hasEngine: boolean): Promis
   await setText(database, 'docker', hasEngine ? undefined : 'off')
 }
 
-/** The operator's names for services, for the API and for whatever else the settings name; all hosts of services follow. */
+/**
+ * Saves the operator's names for services, for the API and for everything else that the settings name; all hosts of
+ * services follow.
+ */
 export const saveNames = (
   database: Database,
   settings: NamesInSettings & { domain: string | undefined; apiHost: string | undefined },

@@ -1,12 +1,12 @@
 /**
- * The advisory locks of the database, by what they keep apart: each until its transaction's end, over every replica. The
+ * The advisory locks of the database, by what they protect: each until its transaction's end, over every replica. The
  * numbers are those of earlier versions, which may run beside this one for a while.
  */
 const keys = {
   migrations: 7301914201,
   /** Claims of deliveries. */
   webhooks: 7301914202,
-  /** Whoever makes or removes an organization. */
+  /** Creating or deleting an organization. */
   organizations: 7301914203,
   /** The operator's token. */
   adminToken: 7301914204,
@@ -15,11 +15,14 @@ const keys = {
 /** Waits for its turn. */
 export const lockSql = (name: keyof typeof keys): string => `select pg_advisory_xact_lock(${keys[name]})`
 
-/** Waits for the turn of the text `$1`. Locks of texts are keyed by hashes, which are apart from the numbers above. */
+/**
+ * Waits for the turn of the text `$1`. Locks of texts are keyed by hashes, which do not collide with the numbers
+ * above.
+ */
 export const textLockSql = 'select pg_advisory_xact_lock(hashtextextended($1, 0))'
 
-/** The same at once or not at all: `taken` is false when somebody else has it. */
+/** The same without waiting: `taken` is false when another transaction has the lock. */
 export const tryTextLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 0)) as taken'
 
-/** The lock of the Idempotency-Key `$1`, by a seed of its own: `taken` is false when somebody else has it. */
+/** The lock of the Idempotency-Key `$1`, with its own seed: `taken` is false when another transaction has it. */
 export const idempotencyLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken'

@@ -1,5 +1,6 @@
 /**
- * Audit rows for what no request did: by the operator, through the environment or a program, or by the server itself.
+ * Audit rows for changes without a request: by the operator, through the environment or a program, or by the server
+ * itself.
  */
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from './database.ts'
@@ -15,7 +16,7 @@ interface OwnAudit {
   target: { id: string | null; name: string | null }
   /** Where it was, if not in the organization itself. */
   place?: Pick<Audit, 'projectId' | 'environmentId'>
-  /** Of the request that it follows from, if there was one. */
+  /** The request that caused this one, if any. */
   request?: Pick<Audit, 'origin' | 'requestId'>
   change?: object
 }

@@ -1,14 +1,14 @@
 /**
- * Host names that no service may take because this installation uses them: the one list, made from the settings at each
- * start. The SQL function `reserved_for` (migration 0042) decides for a host and an organization; whatever gives a host
- * to a service asks it.
+ * Host names that no service may take because this installation uses them: the one list, made from the settings at
+ * each start. The SQL function `reserved_for` (migration 0042) decides for a host and an organization; all code that
+ * assigns a host to a service calls it.
  */
 import { isIP } from 'node:net'
 import type { Queryable } from './database.ts'
 
 /** The settings that name hosts. */
 export interface NamesInSettings {
-  /** Below which services have their names. */
+  /** The domain of services' names. */
   domain?: string | undefined
   apiHost?: string | undefined
   publicUrl?: string | undefined

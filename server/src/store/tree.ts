@@ -13,7 +13,7 @@ export interface Node {
   parentId: string | null
   grandparentId: string | null
   name: string
-  /** Text of the public record, when it was asked for. */
+  /** Text of the public record, if it was requested. */
   record?: string
   /** A version that changes whenever the answer made from the row does, if it was requested. */
   version?: string
@@ -25,7 +25,7 @@ export interface Node {
 export const timestampSql = (expression: string): string =>
   `to_char(${expression} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`
 
-/** SQL for a public record: an expression over the row `n`, and what has to be joined to it. */
+/** SQL for a public record: an expression over the row `n`, and the joins that it needs. */
 export interface RecordSql {
   text: string
   joins: string
@@ -95,14 +95,14 @@ export interface Audit {
   projectId: string | null
   environmentId: string | null
   change: string | null
-  /** What the fields of `change` were before. */
+  /** The former values of the fields in `change`. */
   original?: string | null
   origin: string
   triggeredBy: string
   actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
-  /** Of the token or account. */
+  /** Id of the token or account. */
   actorId: string | null
-  /** What the caller's program calls itself. */
+  /** The user agent of the caller's program. */
   userAgent: string | null
   requestId: string
 }
@@ -217,7 +217,7 @@ export const writeAudit = async (
   target: { id: string | null; name: string | null },
   audit: Omit<Audit, 'eventType'> & { eventType: string },
 ): Promise<void> => {
-  // What was asked for comes before what of it is queued in the same transaction.
+  // A request is sorted before the events that it queues in the same transaction.
   const at = audit.eventType.startsWith('TRIGGER_') ? 'now()' : 'clock_timestamp()'
   const values = `$1, $15, $2, $3, $4, $16, $17, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, ${at}`
   await db.query(`${auditInsert} values (${values})`, [

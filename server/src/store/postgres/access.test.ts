@@ -68,7 +68,7 @@ const codeOf = async (connectionString: string): Promise<string> => {
   }
 }
 
-/** What a process of another user of the machine comes to with that address. */
+/** What happens when a process of another user of the machine connects to that address. */
 const asAnother = async (uid: number, connectionString: string): Promise<string> => {
   const program = `const { default: pg } = await import(process.env.PG)
     const client = new pg.Client({ connectionString: process.env.URL })
@@ -111,7 +111,7 @@ test('whoever runs as nobody, or as the database itself, gets nowhere', { skip }
   const socketDir = new URL(connectionString).searchParams.get('host')!
   const outcome = await asAnother(nobody.uid, withoutPassword(connectionString, 'any'))
   assert.ok(outcome === 'EACCES' || outcome.startsWith('no client'), outcome)
-  // A folder that lets everybody through still asks for the password.
+  // A folder that every user can enter still requires the password.
   for (const folder of [dataDir, realpathSync(join(dataDir, 'postgres')), socketDir]) chmodSync(folder, 0o755)
   const socket = join(socketDir, '.s.PGSQL.5432')
   chmodSync(socket, 0o777)
@@ -130,7 +130,7 @@ test('a password file that is lost is made again, and the data stay', async (t) 
   assert.equal(await codeOf(first.connectionString), '28P01')
 })
 
-/** What an earlier version left: a server of `nobody` that trusts everybody, running. */
+/** As left by an earlier version: a running server of the user `nobody` that trusts every connection. */
 const makeFormer = async (dataDir: string): Promise<{ url: string; data: string }> => {
   const folder = join(dataDir, 'postgres')
   const [data, run] = [join(folder, 'data'), join(folder, 'run')]

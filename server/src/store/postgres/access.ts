@@ -53,7 +53,7 @@ const chownTree = async (path: string, { uid, gid }: Required<DatabaseUser>): Pr
 const mostTries = 25
 const retryMs = 100
 
-/** Runs a statement in a server that nobody else reaches. */
+/** Runs a statement in a server that accepts no connections. */
 const runSingleUser = async (bin: string, { data, user }: PostgresPlace, statement: string): Promise<void> => {
   const args = ['--single', '-D', data, 'postgres']
   const options = { env: postgresEnv, cwd: '/', input: `${statement}\n`, timeoutMs: 60_000, ...user }

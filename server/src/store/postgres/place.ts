@@ -17,7 +17,7 @@ export interface PostgresPlace {
   socketDir: string
   logFile: string
   user: DatabaseUser
-  /** Of the only role. */
+  /** The password of the only role. */
   password: string
 }
 
@@ -50,7 +50,7 @@ export const replaceFile = async (file: string, text: string, { uid, gid }: Data
 const shortName = (text: string): string =>
   `/tmp/slipway-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
 
-/** What an earlier version left in /tmp, if anything. */
+/** Removes the folder that an earlier version left in /tmp, if any. */
 export const removeFormerSocketDir = (data: string): Promise<void> =>
   rmdir(shortName(dirname(data))).catch(() => undefined)
 
@@ -75,7 +75,7 @@ const placeSocket = async (folder: string, user: DatabaseUser): Promise<string> 
 }
 
 /**
- * A server can run only as the owner of its data, whoever that is if root starts what another user created. Data of
+ * A server can run only as the owner of its data, even if root starts what another user created. Data of the user
  * `nobody`, which other programs run as too, comes from an earlier version and changes owner.
  */
 const ownerOf = (data: string): DatabaseUser | undefined => {

@@ -79,7 +79,7 @@ const starter = `
   setInterval(() => {}, 1000)
 `
 
-/** Starts the server from a process of its own; `said` is what came of it. */
+/** Starts the server in a separate process; `said` is the result. */
 const startElsewhere = async (dataDir: string) => {
   const modules = new URL('../../', import.meta.url).href
   const args = ['--input-type=module', '-e', starter, 'starter', dataDir, modules]
@@ -176,7 +176,7 @@ test('a lock file that names a stranger does not hinder the start', { skip: !isL
   assert.equal(stranger.exitCode, null)
 })
 
-/** A dead process that nobody collects: its parent became a program that never asks. */
+/** A dead process that is never reaped: its parent became a program that does not wait for children. */
 const makeZombie = async (t: TestContext): Promise<number> => {
   const args = ['-c', 'sleep 0.2 & exec sleep 60']
   const parent = spawn('bash', args, { stdio: 'ignore', ...(isRoot ? { uid: 65534, gid: 65534 } : {}) })

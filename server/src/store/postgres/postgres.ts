@@ -156,7 +156,7 @@ const mostLaunches = 25
 
 const needsUs: readonly string[] = ['away', 'locked']
 
-/** True when a server was there that asks for our password. */
+/** True if a running server accepted our password. */
 const ensureStarted = async (place: PostgresPlace, options: PostgresOptions): Promise<boolean> => {
   const deadline = performance.now() + startTimeoutMs
   for (let launches = 0; ; ) {
@@ -183,7 +183,7 @@ export const startPostgres = async (options: PostgresOptions): Promise<Postgres>
   return { connectionString: connectionStringOf(place), adopted, stop: () => stopAt(place, log) }
 }
 
-/** Stops the server of this data directory if one is running, whoever started it. */
+/** Stops the server of this data directory if one is running, even if another process started it. */
 export const stopPostgres = async ({ dataDir, log }: { dataDir: string; log: Log }): Promise<void> => {
   if (existsSync(join(dataDir, 'postgres'))) await stopAt(await locate(dataDir), log)
 }

@@ -57,7 +57,7 @@ export const clearStaleLocks = async ({ data, socketDir, user }: PostgresPlace):
   }
 }
 
-/** Stops the server of this data directory if one is running, whoever started it. */
+/** Stops the server of this data directory if one is running, even if another process started it. */
 export const stopAt = async (place: PostgresPlace, log: Log): Promise<void> => {
   const pid = readPid(join(place.data, 'postmaster.pid'))
   if (pid === undefined || !isServer(pid, place.data)) return

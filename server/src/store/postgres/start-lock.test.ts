@@ -29,13 +29,13 @@ test('one has the lock at a time, and leaves nothing behind', async (t) => {
 
 test('neither a dead process nor one that got its number is waited for; a living one is', { skip }, async (t) => {
   const folder = folderFor(t)
-  // Nothing has so high a number, and ours has begun at another time.
+  // No process has so high a number, and ours has begun at another time.
   for (const name of ['4999999-5', `${process.pid}-1`]) writeFileSync(join(folder, `postgres-start.${name}`), '')
   const release = await takeStartLock(folder)
   assert.equal(readdirSync(folder).length, 1)
   const own = readdirSync(folder)[0]!
   await release!()
-  // What this very process would be called.
+  // The name that this very process would use.
   writeFileSync(join(folder, own), '')
   assert.equal(await takeStartLock(folder), undefined)
 })
