@@ -1,6 +1,6 @@
 /**
  * Claims rows that are due, under leases, so that organizations take turns: none has more than a few at once, however
- * many of its rows are due. Knows nothing of what is done with them.
+ * many of its rows are due. Does not know what is done with them.
  */
 import type { Database } from '../store/database.ts'
 import { type Leased, type LeaseTable, leaseEnd, leaseMs } from './lease.ts'
@@ -9,11 +9,11 @@ import { type Leased, type LeaseTable, leaseEnd, leaseMs } from './lease.ts'
 export interface DueTable<C extends Leased> {
   table: LeaseTable<C>
   dueAt: 'next_at' | 'due_at'
-  /** Of one organization at once. */
+  /** The most rows of one organization at once. */
   perOrganization: number
-  /** Of rows that are due at the same time, in SQL; default `id`. */
+  /** The order of rows that are due at the same time, in SQL; default `id`. */
   order?: string
-  /** What else makes rows due: their ids, and when the next one will be, in SQL. */
+  /** Further rows that are due: their ids, and when the next one will be, in SQL. */
   also?: { due: string; next: string }
 }
 

@@ -84,7 +84,7 @@ test('a key that fails comes again after pauses of its own, holds up no other, a
   await clock.advance(2600)
   assert.deepEqual(at, { bad: [0, 100, 300, 700, 1500, 2500], good: [0] })
   assert.deepEqual([work.read()[0]!.failures, work.read()[0]!.lastError?.code], [6, 'TypeError'])
-  // What happened to it meanwhile brings it forward.
+  // A change meanwhile brings the retry forward.
   fails = false
   queue.add('bad')
   await clock.advance(3000)

@@ -1,7 +1,7 @@
 /**
  * A queue of keys in memory. Promises that a key is never worked on twice at once, however often it is added; that one
  * added while it is worked on runs once more afterwards; and that a failed one is retried after its own backoff, which
- * does not delay others. It is lost with the process: whoever fills it must find pending work again at the next start.
+ * does not delay others. It is lost with the process: its user must find pending work again at the next start.
  */
 import { createAlarm } from '../lib/time/alarm.ts'
 import { type Backoff, backoffMs, type WorkParts } from './loop.ts'
@@ -24,8 +24,8 @@ export interface KeyedQueueOptions {
 
 interface KeyedQueue {
   /**
-   * Makes a key due, at once or in `inMs`. One that is due sooner stays so; one that waits for its backoff is moved
-   * forward, because something happened to it.
+   * Makes a key due, at once or in `inMs`. A key that is due sooner stays so; one that waits for its backoff is moved
+   * forward, because it changed meanwhile.
    */
   add(key: string, inMs?: number): void
   /** Resolves when no key is due or being worked on; does not wait for those that become due later. */

@@ -1,8 +1,8 @@
 /**
- * Leases on the rows of a table: what `deployment`, `task_run`, `watched_repository` and others have in common.
- * Promises that a row belongs to one worker at a time, and that a worker which lost it can write nothing more: every
- * claim raises the row's fence. When the process dies, the lease runs out and another worker claims the row. Knows
- * nothing of what is done with it.
+ * Leases on the rows of a table: shared by `deployment`, `task_run`, `watched_repository` and others. Promises that a
+ * row belongs to one worker at a time, and that a worker which lost it can write nothing more: every claim raises the
+ * row's fence. When the process dies, the lease runs out and another worker claims the row. Does not know what is done
+ * with it.
  */
 import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -14,7 +14,7 @@ export interface Leased {
   fence: string
 }
 
-/** The lease was lost to another worker. Whoever gets this must stop and write nothing. */
+/** The lease was lost to another worker. The code that gets this must stop and write nothing. */
 export class LeaseLost extends LeaseHandedOff {
   constructor() {
     super('the lease was lost')
@@ -39,7 +39,7 @@ export interface LeaseTable<C extends Leased> {
     | 'certificate'
     | 'git_repository'
     | 'managed_cluster'
-  /** Which rows are under way, in SQL. Absent: those whose `state` is RUNNING. */
+  /** Which rows are in progress, in SQL. Absent: those whose `state` is RUNNING. */
   open?: string
   /** How a row becomes a claim, in SQL. */
   columns: string
@@ -78,7 +78,7 @@ export const renewLeases = <C extends Leased>(
     [worker, ids, leaseMs],
   )
 
-/** Releases those of `worker`, for anybody to claim. */
+/** Releases those of `worker`, so that any worker can claim them. */
 export const releaseLeases = async <C extends Leased>(
   database: Database,
   { name, open = running }: LeaseTable<C>,

@@ -25,10 +25,10 @@ const columns = `id, organization_id as "organizationId", environment_id as "env
 
 export const deploymentLeases: LeaseTable<Claim> = { name: 'deployment', columns }
 
-// The oldest waiting deployment of an environment in which none runs, and whose place has room: of the organization that
-// has the fewest running, and among those of the one served longest ago. In a full place, the first one of an organization
-// still begins: nobody waits for what others do, which may take hours. Other workers may hold some candidates, never all
-// for long.
+// The oldest waiting deployment of an environment in which none runs, and whose place has room: of the organization
+// that has the fewest running, and among those of the one served longest ago. In a full place, the first one of an
+// organization still begins: no organization waits for another's deployments, which may take hours. Other workers may
+// hold some candidates, never all for long.
 const takeNext = (placeOf: (environmentId: string) => string): string => `with busy as (
     select organization_id, count(*) as running from deployment where state = 'RUNNING' group by organization_id
   ), head as (
@@ -58,9 +58,9 @@ interface ClaimOptions {
   served?: readonly string[]
   /** Places that take no more of the queue. */
   closed?: readonly string[]
-  /** Those that take no more of it than the first one of each organization. */
+  /** Places that take only the first one of each organization. */
   full?: readonly string[]
-  /** SQL for the place of an environment of this id. */
+  /** SQL for the place of the environment with this id. */
   placeOf?: (environmentId: string) => string
 }
 

@@ -1,4 +1,4 @@
-/** Who gets a place for a run, over a real database. */
+/** Which runs get a place, over a real database. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testDatabase } from '../../test/support/database.ts'
@@ -11,7 +11,7 @@ const database = await testDatabase()
 const now = new Date('2026-03-01T12:00:30Z')
 const everyMinute = { main: { expression: '* * * * *', timeZone: 'UTC' } }
 
-/** A job that is deployed; its release has a task by the clock. */
+/** A deployed job; its release has a scheduled task. */
 const addJob = async (world: World): Promise<string> => {
   const id = await addService(world, {}, 'job')
   const [release, deployment] = [newId(), newId()]
@@ -43,7 +43,7 @@ test('an organization whose runs take for ever has places of its own, by the clo
   assert.ok(!begun.has(late))
   assert.equal(await claimedBy(), late, 'what was due later')
   assert.equal(await claimedBy(), undefined)
-  // What waits for a place is not due at once again.
+  // A run that waits for a place is not due again at once.
   const [left] = jobs.filter((id) => !begun.has(id))
   assert.ok((await nextDue(database, now))! > now)
   const byHand = await addJob(other)

@@ -26,10 +26,10 @@ export interface When {
 export interface RunClaim extends Leased {
   organizationId: string
   serviceId: string
-  /** Of the task. */
+  /** Name of the task. */
   name: string
   releaseId: string
-  /** Who asked for it; null for one by the clock. */
+  /** Who requested it; null for a scheduled run. */
   askedBy: string | null
 }
 
@@ -73,7 +73,7 @@ export const setSchedules = async (
   await tx.query(`select pg_notify('slipway_schedule', '')`)
 }
 
-/** Runs are part of what is shown of their environment: whoever follows it hears of them as of a change of its status. */
+/** Runs are part of the status of their environment: its followers are notified as of any change of that status. */
 const tellRuns = async (tx: Queryable, serviceId: string): Promise<void> => {
   await tx.query(`select pg_notify('slipway_status', environment_id::text) from service_state where service_id = $1`, [
     serviceId,
@@ -103,7 +103,7 @@ export const runLeases: LeaseTable<RunClaim> = { name: 'task_run', columns }
 /** Runs of one organization at once. */
 export const runsEach = 16
 
-/** Organizations that have all their runs under way. */
+/** Organizations that have all their runs in progress. */
 const fullSql = `select organization_id from task_run
   where state = 'RUNNING' and lease_until >= clock_timestamp() group by organization_id having count(*) >= ${runsEach}`
 
@@ -111,7 +111,7 @@ const dueSql = `select d.service_id as "serviceId", d.name, d.expression, d.time
   from schedule d join service_state s using (service_id)
   where d.next_at <= $1 and s.organization_id not in (${fullSql}) order by d.next_at limit 1 for update of d skip locked`
 
-/** Asked for, or left by a worker that has died. */
+/** Requested, or left by a worker that has died. */
 const openSql = `update task_run set worker = $1, fence = fence + 1, lease_until = ${leaseEnd(2)}
   where id = (select id from task_run where state = 'RUNNING' and lease_until < clock_timestamp()
     and organization_id not in (${fullSql}) order by lease_until, due_at limit 1 for update skip locked)
@@ -132,8 +132,8 @@ const ask = `insert into task_run (id, organization_id, service_id, name, releas
   returning id`
 
 /**
- * Begins a run now, for any worker to claim. False while another one goes on that it may not run beside, or when no
- * version with this task is deployed.
+ * Begins a run now, for any worker to claim. False while another one is in progress that it may not run beside, or
+ * when no version with this task is deployed.
  */
 export const askForRun = async (
   tx: Queryable,
@@ -174,7 +174,7 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
     return { run, replaced }
   })
 
-/** Claims one run: first one that is asked for or whose worker has died, then what is due; null if there is nothing. */
+/** Claims one run: first one that is requested or whose worker has died, then a due one; null if there is none. */
 export const claimRun = async (database: Database, worker: string, now: Date): Promise<Begun | null> => {
   const [open] = await database.query<RunClaim>(openSql, [worker, leaseMs])
   if (open !== undefined) return { run: open, replaced: [] }

@@ -13,7 +13,7 @@ interface Job {
   ends: PromiseWithResolvers<void>
 }
 
-/** A queue in memory; whoever holds a lease, it is written down until when. */
+/** A queue in memory, which records until when each lease is held. */
 const scene = (more: Partial<WorkQueue<string>> = {}) => {
   const clock = createFakeClock()
   const waiting: string[] = []
@@ -113,7 +113,7 @@ test('work that a renewal asks to end ends for its reason; what failed here is g
   await clock.advance(everyMs)
   assert.deepEqual(released, ['a', 'b'])
   const figures = work.read().find(({ name }) => name === 'jobs')!
-  // Asked to end is no failure.
+  // Ending on request is not a failure.
   assert.deepEqual([figures.runs, figures.failures, figures.active], [2, 1, 0])
   await worker.stop()
   assert.deepEqual(released, ['a', 'b'])

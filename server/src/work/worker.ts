@@ -43,7 +43,7 @@ export interface WorkQueue<C> {
   run(claimed: C, held: Held): Promise<void>
   /** Renews these leases; returns which must end here, and why. Absent if no work takes as long as its lease. */
   renew?: { everyMs: number; leaseMs: number; renew(ids: readonly string[]): Promise<ReadonlyMap<string, Error>> }
-  /** Releases these, for anybody to claim. */
+  /** Releases these, so that any worker can claim them. */
   release(claimed: readonly C[]): Promise<void>
   /** The log message for work without a result. */
   failed: string
@@ -73,7 +73,7 @@ export const createWorker = <C>(parts: WorkParts, queue: WorkQueue<C>): Worker =
   const { clock, log } = parts
   const { name, periodMs, renew } = queue
   const active = new Map<string, Active<C>>()
-  /** Ended here without a result: released, so that nobody waits for their leases to expire. */
+  /** Ended here without a result: released, so that other workers need not wait for their leases to expire. */
   const left = new Map<string, C>()
   /** Claimed again before their former turn had ended here. */
   const again = new Map<string, C>()
