@@ -1,4 +1,4 @@
-/** One delivery to one receiver: what is sent, and how the response is interpreted. */
+/** One delivery to one receiver: its request, and the interpretation of the response. */
 
 import { type Outbound, OutboundFailed, OutboundRefused } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
@@ -103,7 +103,7 @@ export const retryAfterSeconds = (value: string | null, now: Date): number => {
   return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), longestWaitSeconds) : 0
 }
 
-/** What happens to an event after its attempt. `random` is in [0, 1). */
+/** The state of an event after its attempt. `random` is in [0, 1). */
 export const settlementOf = (
   { result, retryAfter }: Attempt,
   attempt: number,

@@ -1,6 +1,6 @@
 /**
- * Sends what waits in the outbox, at least once, with the same message id on every attempt. A process that dies here
- * leaves leased rows; another one takes them over when the lease ends. A dead receiver does not hold up others:
+ * Sends pending events of the outbox, at least once, with the same message id on every attempt. A process that dies
+ * here leaves leased rows; another one takes them over when the lease ends. A dead receiver does not delay others:
  * attempts run in parallel, a few per receiver.
  */
 import { randomUUID } from 'node:crypto'
@@ -113,7 +113,7 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
   }
   const claim = async (rows: number) => {
     const { claimed, nextDueMs } = await claimDue(database, worker, { leaseSeconds, perWebhook, rows })
-    // What is due but was not claimed waits for a free slot: the end of an attempt wakes the worker.
+    // Deliveries that are due but were not claimed wait for a free slot: the end of an attempt wakes the worker.
     const shortestMs = claimed.length > 0 ? 25 : 250
     return { claimed, more: false, nextMs: Math.max(nextDueMs ?? longestPauseMs, shortestMs) }
   }

@@ -1,6 +1,6 @@
 /**
- * Records what receivers will be told. One statement in the transaction of the change: committed together or not at
- * all. Does not know how anything is sent.
+ * Records the events that receivers will get. One statement in the transaction of the change: committed together or
+ * not at all. Does not know how anything is sent.
  */
 import { kindOfType, oldIdOf } from '../kinds.ts'
 import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } from './webhooks.ts'

@@ -32,14 +32,15 @@ export interface AttemptResult {
   durationMs: number
 }
 
-/** What happens to the row: done, or retry in so many seconds. */
+/** The new state of the row: done, or retry in so many seconds. */
 export type Settlement = { state: 'DELIVERED' | 'FAILED' | 'DISCARDED' } | { state: 'PENDING'; afterSeconds: number }
 
 // Only the oldest waiting event of a service goes to a receiver: the next one waits until it is settled or rests.
 const isHead = `(o.rests or o.seq = (select head.seq from outbox head where head.webhook_id = o.webhook_id
   and head.ordering_key = o.ordering_key and head.state = 'PENDING' and not head.rests order by head.seq limit 1))`
 
-// One probe of an index a receiver, however much waits for it: a long outbox must not make each claim dearer.
+// One probe of an index for each receiver, however much is pending for it: a long outbox must not make each claim
+// slower.
 const receivers = `receivers as (
     (select webhook_id from outbox where state = 'PENDING' order by webhook_id limit 1)
     union all
@@ -99,7 +100,7 @@ export const claimDue = (database: Database, worker: string, limits: ClaimLimits
     return { claimed, nextDueMs: next?.wait ?? null }
   })
 
-/** A finished attempt, and what it means for its row. */
+/** A finished attempt, and the new state of its row. */
 export interface Settled {
   claimed: ClaimedDelivery
   /** Null if nothing was tried; then nothing is logged. */
@@ -107,7 +108,7 @@ export interface Settled {
   settlement: Settlement
 }
 
-/** An event holds up the later ones of its service only while its next attempt is this close. */
+/** An event delays the later ones of its service only while its next attempt is this close. */
 const longestHoldSeconds = 60
 
 // The log is selected from the row: if the webhook was deleted meanwhile, its outbox is deleted too, and nothing is
@@ -203,7 +204,7 @@ export const requeue = async (db: Queryable, outboxId: string): Promise<boolean>
   return rows.length > 0
 }
 
-/** Deletes what ended more than 30 days ago. */
+/** Deletes rows that ended more than 30 days ago. */
 export const sweep = async (db: Queryable): Promise<void> => {
   await db.query(`delete from delivery where created_at < clock_timestamp() - interval '30 days'`)
   await db.query(`delete from outbox where state <> 'PENDING' and finished_at < clock_timestamp() - interval '30 days'`)

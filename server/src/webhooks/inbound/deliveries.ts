@@ -9,13 +9,13 @@ import type { Sealer } from '../../store/keys/seal.ts'
 import type { Push } from './payload.ts'
 import type { PushedImage } from './registries.ts'
 
-/** Told when there is a reason to look at a repository. */
+/** Notified when a repository should be polled. */
 export const pushChannel = 'slipway_push'
 
-/** Told when there is a reason to look at pull requests. */
+/** Notified when pull requests should be polled. */
 export const requestChannel = 'slipway_preview_source'
 
-/** Told when there is a reason to ask what the tag of an image is. */
+/** Notified when the tag of an image should be polled. */
 export const imageChannel = 'slipway_image'
 
 export interface GitWebhook {
@@ -26,7 +26,7 @@ export interface GitWebhook {
   sealed: Record<string, string>
 }
 
-/** After a rotation, the secret before it is accepted this long. */
+/** After a rotation, the former secret is accepted this long. */
 export const graceHours = 24
 
 /** SQL: the sealed secrets of a row `n` that are accepted now. */
@@ -57,7 +57,7 @@ interface Delivery {
 interface Accepted {
   /** False: it was accepted before. */
   isFresh: boolean
-  /** How many of the organization's repositories will be looked at. */
+  /** How many of the organization's repositories will be polled. */
   repositories: number
 }
 
@@ -151,7 +151,7 @@ export const acceptImages = (
   return acceptTags(db, webhook, delivery, [meant.map(({ path }) => path), meant.map(({ tag }) => tag)])
 }
 
-/** How long deliveries are remembered. One that is sent again later leads to a look that finds nothing new. */
+/** Deliveries are remembered for this long. One that is sent again later causes a poll that finds nothing new. */
 export const forgetDeliveries = async (db: Queryable): Promise<void> => {
   await db.query(`delete from git_delivery where received_at < clock_timestamp() - interval '7 days'`)
 }

@@ -1,6 +1,6 @@
 /**
- * What a git host says was pushed. Only a reason to look at the repository: whatever is deployed is read from
- * there. Texts are bounded and cleaned, because they are shown.
+ * Reads which branches and tags a git host reports as pushed. Only a reason to poll the repository: everything that is
+ * deployed is read from there. Texts are bounded and cleaned, because they are shown.
  */
 import { at, textAt } from '../../lib/foreign-text/fields.ts'
 import { readDelivery } from './read-delivery.ts'
@@ -14,10 +14,10 @@ interface PushedBranch {
 }
 
 export interface Push {
-  /** What the repository may be called in the URLs of services: `owner/name` in small letters. */
+  /** The names that the URLs of services may have for the repository: `owner/name` in lower case. */
   paths: string[]
   branches: PushedBranch[]
-  /** Who pushed, as the host says; '' if it does not. */
+  /** The pusher's name, as the host says; '' if it does not. */
   pusher: string
 }
 
@@ -32,7 +32,7 @@ const isNothing = (id: string): boolean => /^0*$/.test(id)
 const branchIn = (ref: string, after: string): PushedBranch[] => {
   const [, kind, branch] = /^refs\/(heads|tags)\/(.+)$/s.exec(ref) ?? []
   if (branch === undefined || isNothing(after)) return []
-  // Of an annotated tag it is not the id of a commit.
+  // For an annotated tag it is not the id of a commit.
   return [{ branch, commitId: kind === 'tags' ? null : commitIdOf(after) }]
 }
 
@@ -56,7 +56,7 @@ const isName = (name: string, most: number): boolean => name.length <= most && !
 
 interface Shape {
   events: readonly string[]
-  /** Of pull requests. */
+  /** Names of events about pull requests. */
   requests: readonly string[]
   paths(body: unknown): string[]
   branches(body: unknown): PushedBranch[]
@@ -114,14 +114,16 @@ const shapes: Record<Host, Shape> = {
 
 export const isPush = ({ host, event }: Envelope): boolean => shapes[host].events.includes(event)
 
-/** Whether it tells of a pull request: whose is all that is read of it. */
+/** Whether the event is about a pull request: only its repository is read. */
 export const isRequest = ({ host, event }: Envelope): boolean => shapes[host].requests.includes(event)
 
 /** Hosts send JSON, or a form that has it in the field `payload`. */
 const formFieldOf = (headers: Headers): string | undefined =>
   String(headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded') ? 'payload' : undefined
 
-/** Null if the body is not one that this host sends. `owner`: whose webhook it is. The body is empty afterwards. */
+/**
+ * Null if the body is not one that this host sends. `owner`: the owner of the webhook. The body is empty afterwards.
+ */
 export const readPush = async (
   { host }: Envelope,
   headers: Headers,

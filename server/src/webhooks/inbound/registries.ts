@@ -1,7 +1,7 @@
 /**
- * What registries tell of images that were pushed, and whether they know the secret of the webhook. None of them
- * signs what it sends, so the secret comes along: in a header (Harbor, Docker's own registry), or in the address (Docker
- * Hub). GitHub signs, as for everything else (verify.ts). Only a reason to ask the registry what the tag is now.
+ * Reads which images registries report as pushed, and whether they know the secret of the webhook. No registry signs
+ * what it sends, so the secret is sent along: in a header (Harbor, Docker's own registry), or in the address (Docker
+ * Hub). GitHub signs, as for everything else (verify.ts). Only a reason to poll the tag at the registry.
  */
 import { createHmac } from 'node:crypto'
 import { at, textAt } from '../../lib/foreign-text/fields.ts'
@@ -9,7 +9,7 @@ import { readDelivery } from './read-delivery.ts'
 import { type Envelope, type Headers, isSame, textOf } from './verify.ts'
 
 export interface PushedImage {
-  /** What the image may be called in services: `owner/name` in small letters, without the registry. */
+  /** The name that services may have for the image: `owner/name` in lower case, without the registry. */
   path: string
   /** Null: any. */
   tag: string | null
@@ -17,24 +17,24 @@ export interface PushedImage {
 
 const mostImages = 50
 
-/** What stands for the secret in an address, which is seen by more people than a header is. */
+/** Replaces the secret in an address, which is seen by more people than a header is. */
 export const addressToken = (secret: string): string =>
   createHmac('sha256', secret).update('image pushes').digest('base64url')
 
-/** What a registry shows; null if it shows nothing. `token`: of the address. */
+/** The credential that a registry presents; null if none. `token`: from the address. */
 export const shownBy = (headers: Headers, token: string | undefined): { token: string } | { secret: string } | null => {
   if (token !== undefined) return { token }
   const secret = textOf(headers, 'authorization')?.replace(/^(Bearer|Token) +/i, '')
   return secret === undefined ? null : { secret }
 }
 
-/** All secrets are tried, so that the time does not say which. */
+/** All secrets are tried, so that the time does not reveal which. */
 export const isShown = (shown: { token: string } | { secret: string }, secrets: readonly string[]): boolean =>
   secrets
     .map((secret) => ('token' in shown ? isSame(shown.token, addressToken(secret)) : isSame(shown.secret, secret)))
     .includes(true)
 
-/** Of GitHub, whose packages have images. */
+/** Whether the event is about a package of GitHub: these contain images. */
 export const isPackage = ({ host, event }: Envelope): boolean =>
   host === 'GITHUB' && (event === 'package' || event === 'registry_package')
 
@@ -48,7 +48,7 @@ interface Named {
   tag: string
 }
 
-/** Each finds nothing in what the others send. */
+/** Each finds nothing in bodies of the others. */
 const shapes: readonly ((body: unknown) => Named[])[] = [
   // Docker Hub
   (body) => [{ path: textAt(body, 'repository', 'repo_name'), tag: textAt(body, 'push_data', 'tag') }],
@@ -76,7 +76,9 @@ const shapes: readonly ((body: unknown) => Named[])[] = [
 const isPath = (path: string): boolean => /^[a-z0-9]([a-z0-9._/-]{0,254})$/.test(path)
 const isTag = (tag: string): boolean => /^\w[\w.-]{0,127}$/.test(tag)
 
-/** Null if the body is not one that a registry sends; [] if it tells of something else. The body is empty afterwards. */
+/**
+ * Null if the body is not one that a registry sends; [] if it is about something else. The body is empty afterwards.
+ */
 export const readImages = async (body: Buffer, owner: string): Promise<PushedImage[] | null> => {
   const parsed = await readDelivery(body, owner)
   if (typeof parsed !== 'object' || parsed === null) return null

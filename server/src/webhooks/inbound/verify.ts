@@ -1,7 +1,7 @@
 /**
- * Whether a delivery of a git host was made with the secret of its webhook. Pure. The signature is over the bytes as
- * they came, is checked before anything in them is read, and is compared in constant time. Of the host's own header
- * and those that it copies from others, the own one counts: a good copy does not save a bad original.
+ * Whether a delivery of a git host was made with the secret of its webhook. Pure. The signature covers the raw bytes,
+ * is checked before anything in them is read, and is compared in constant time. A host's own header takes precedence
+ * over those that it copies from other hosts: a good copy does not save a bad original.
  */
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import { signHeaders } from '../sign.ts'
@@ -10,12 +10,12 @@ export type Headers = Readonly<Record<string, string | string[] | undefined>>
 
 export type Host = 'GITHUB' | 'GITLAB' | 'BITBUCKET' | 'GITEA'
 
-/** What the headers of a delivery say. */
+/** The parts of a delivery's headers. */
 export interface Envelope {
   host: Host
   /** As the host calls it: `push`, `Push Hook`, `repo:push`. */
   event: string
-  /** What the host calls this delivery; null if it says nothing. No signature covers it. */
+  /** The host's id of this delivery; null if it has none. No signature covers it. */
   deliveryId: string | null
 }
 
@@ -84,7 +84,7 @@ const checks: Record<Host, Check> = {
   },
 }
 
-/** Whether one of the secrets made it. All of them are tried, so that the time does not say which. */
+/** Whether one of the secrets made it. All of them are tried, so that the time does not reveal which. */
 export const isGenuine = (
   { host }: Envelope,
   secrets: readonly string[],
@@ -93,5 +93,5 @@ export const isGenuine = (
   nowSeconds: number,
 ): boolean => secrets.map((secret) => checks[host](secret, headers, body, nowSeconds)).includes(true)
 
-/** Of the body alone: ids of deliveries are not signed, and could be changed by whoever sends one again. */
+/** Digest of the body alone: ids of deliveries are not signed, so that a replay could change them. */
 export const digestOf = (body: Buffer): Buffer => createHash('sha256').update(body).digest()
