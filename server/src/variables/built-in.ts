@@ -28,9 +28,9 @@ export interface BuiltInService {
   internalHost: string
   /** Public host name; null when no port is public. */
   externalHost: string | null
-  /** Of what it is built from; null for a service without a repository. */
+  /** Branch that it is built from; null for a service without a repository. */
   gitBranch?: string | null
-  /** Of the version that is deployed, or being deployed. */
+  /** Commit of the version that is deployed, or being deployed. */
   gitCommitId?: string | null
   /** The outputs of its last run, by name. */
   outputs?: Record<string, { value: string; isSecret: boolean }>
@@ -43,7 +43,7 @@ interface BuiltInCluster {
   name: string
   provider: string
   region: string
-  /** What the names of its services end in. */
+  /** The domain of its services' hosts. */
   domain: string
 }
 

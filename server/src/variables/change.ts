@@ -58,8 +58,8 @@ const mostAtPlace = 2000
 const mostBytesAtPlace = 16 * 2 ** 20
 
 /**
- * Throws a 409 if a place would have more than services can use: everyone who reads a status reads all of it. Of
- * requests at the same time each sees only what the others have finished.
+ * Throws a 409 if a place would have more than services can use: every status read includes all of it. Each of several
+ * simultaneous requests sees only the changes of those that have finished.
  */
 const refuseTooMany = async (db: Queryable, parentId: string, key: string, value: string | null): Promise<void> => {
   const [others] = await db.query<{ rows: number; bytes: number }>(
@@ -281,8 +281,8 @@ const isBelow = async (db: Queryable, placeId: string, id: string): Promise<bool
 }
 
 /**
- * The target row of an alias or override at `place`: 400 if it is in a narrower scope. 404 if there is none, or if it is
- * neither above nor below the place: the caller may not see what is elsewhere.
+ * The target row of an alias or override at `place`: 400 if it is in a narrower scope. 404 if there is none, or if it
+ * is neither above nor below the place: the caller may not see rows elsewhere.
  */
 const findTarget = async (
   db: Queryable,

@@ -30,7 +30,7 @@ interface Copying {
   organizationId: string
   /** Places whose variables are copied, with the places of the copies. */
   places: ReadonlyMap<string, string>
-  /** Rows that the copied places stand in, with those that the copies stand in. */
+  /** The parents of the rows of the copied places, mapped to the parents of the copies. */
   around: ReadonlyMap<string, string>
   /** Project and environment of the copies, the wider one first. */
   wider: readonly string[]
@@ -47,14 +47,14 @@ const readRows = (db: Queryable, places: Iterable<string>): Promise<Row[]> =>
     [...places],
   ])
 
-/** Targets outside of what is copied. */
+/** Targets outside the copied places. */
 const readOutside = (db: Queryable, rows: readonly Row[]): Promise<Row[]> => {
   const own = new Set(rows.map(({ id }) => id))
   const ids = rows.flatMap(({ target_id: id }) => (id === null || own.has(id) ? [] : [id]))
   return db.query<Row>(`select ${columns} from variable where id = any($1)`, [[...new Set(ids)]])
 }
 
-/** Rows around the copies that have a key of those targets: what else the copies may refer to. */
+/** Rows around the copies that have a key of those targets: the copies may refer to them instead. */
 const readAlike = (db: Queryable, wider: readonly string[], outside: readonly Row[]): Promise<Row[]> =>
   db.query<Row>(
     `select ${columns} from variable where parent_id = any($1::uuid[]) and key = any($2)
@@ -74,7 +74,7 @@ interface Known extends Copying {
   ids: ReadonlyMap<string, string>
   outside: ReadonlyMap<string, Row>
   alike: readonly Row[]
-  /** What is built in and referred to by a copy: it needs a row. */
+  /** Built-in variables that copies refer to: each needs a row. */
   builtIns: Map<string, BuiltInRow>
 }
 
@@ -92,7 +92,7 @@ const builtInTarget = (known: Known, target: Row, place: string): string | null 
   return id
 }
 
-/** What the copy of a row, at `place`, refers to; null when there is nothing for it. */
+/** The target of the copy of a row, at `place`; null when it has none. */
 const targetOf = (known: Known, row: Row, place: string): string | null => {
   if (row.target_id === null) return null
   const inside = known.ids.get(row.target_id)
@@ -170,7 +170,7 @@ const copiesOf = async (sealer: Sealer, known: Known, rows: readonly Row[]): Pro
   return copies
 }
 
-/** Copies every variable of the places. The rows that they are copied to are there; built-in targets get their rows. */
+/** Copies every variable of the places. The rows of their copies exist already; built-in targets get their rows. */
 export const copyVariables = async (tx: Queryable, sealer: Sealer, copying: Copying): Promise<void> => {
   const rows = await readRows(tx, copying.places.keys())
   if (rows.length === 0) return

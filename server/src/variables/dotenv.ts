@@ -8,11 +8,11 @@ interface DotenvEntry {
 
 const escapes: Record<string, string> = { n: '\n', r: '\r', t: '\t' }
 
-/** Between double quotes a backslash escapes the character behind it. */
+/** Between double quotes a backslash escapes the next character. */
 const unescaped = (text: string): string =>
   text.replaceAll(/\\([\s\S])/g, (_, letter: string) => escapes[letter] ?? letter)
 
-// A key, then a value: in quotes, which may go over lines and may have a comment behind, or the rest of the line.
+// A key, then a value: in quotes, which may span lines and may be followed by a comment, or the rest of the line.
 const entry =
   /[ \t]*(?:export[ \t]+)?([^\s=#]+)[ \t]*=[ \t]*(?:(?:"((?:[^"\\]|\\[\s\S])*)"|'([^']*)'|`([^`]*)`)[ \t]*(?:#[^\n]*)?|([^\n]*))(?:\n|$)/y
 const skipped = /[ \t]*(?:#[^\n]*)?(?:\n|$)/y

@@ -1,6 +1,6 @@
 /**
- * What a place of the tree is: where it belongs, and what the services beside it tell their neighbours. One statement
- * for as many places as are asked for; what services tell is read once for each environment.
+ * What a place of the tree is: where it belongs, and which variables the services beside it provide to each other. One
+ * statement for any number of places; the variables of services are read once for each environment.
  */
 import { isKind, type Kind, kinds, kindsWith, typeOf } from '../kinds.ts'
 import { isRoutedSql } from '../store/cluster-rows.ts'
@@ -9,13 +9,13 @@ import { clusterDomainSql, publishedHostSql } from '../store/installation.ts'
 import { timestampSql } from '../store/tree.ts'
 import type { BuiltInContext, BuiltInService } from './built-in.ts'
 
-/** Where a place stands in the tree. `parents` holds its own id last, before it the wider ones. */
+/** A place's position in the tree. `parents` ends with its own id, the wider ones before it. */
 export interface VariablePlace {
   organizationId: string
   scope: string
   id: string
   parents: string[]
-  /** RFC 3339; stands for the age of what is built in. */
+  /** RFC 3339; the age of the place's built-in variables. */
   createdAt: string
   /** Itself, when it is a service. */
   service: { id: string; name: string; type: string } | null
@@ -23,12 +23,12 @@ export interface VariablePlace {
   names: Record<string, string>
 }
 
-/** A place with what is built in there; values of secrets are left out. */
+/** A place with its built-in variables; values of secrets are left out. */
 export interface PlaceInContext extends VariablePlace {
   context: BuiltInContext
 }
 
-/** A service as its neighbours see it; secrets are sealed. */
+/** A service as the others of its environment see it; secrets are sealed. */
 export interface ServiceRow {
   id: string
   name: string
@@ -46,7 +46,7 @@ export interface ServiceRow {
   is_routed: boolean
 }
 
-/** What a run left for the neighbours of its service; a secret one sealed. */
+/** An output of a run, for the other services of the environment; a secret one is sealed. */
 export interface OutputRow {
   id: string
   name: string
@@ -54,7 +54,7 @@ export interface OutputRow {
   sealed: string | null
 }
 
-/** A public port that is reached at a port of this machine. */
+/** A public port, with the port of this machine that publishes it. */
 interface PublishedPort {
   inside: number
   outside: number
@@ -62,10 +62,10 @@ interface PublishedPort {
 }
 
 /**
- * What a service tells its neighbours beside its hosts: as it is; or sealed in this field of its row, with what stands
- * before and after that; or what its last run told under this name, empty before the first one. `{outside}` stands for
- * the name by which people reach this machine, or on a Kubernetes cluster, with the port behind it, for what reaches the
- * service inside of it.
+ * What a service provides to the others of its environment besides its hosts: a plain value; or a value sealed in this
+ * field of its row, with the text before and after it; or the output of its last run with this name, empty before the
+ * first run. `{outside}` is replaced with the name by which users reach this machine; on a Kubernetes cluster it is
+ * replaced, together with a port after it, with the address of the service inside the cluster.
  */
 type BuiltInValues = Record<
   string,
@@ -151,7 +151,8 @@ const outputOf = ({ outputs }: ServiceRow, name: string, opened: Record<string, 
 
 const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<string, string>) => {
   const { built_in: told, is_routed: isRouted, outside } = row
-  // The load balancer of a Kubernetes cluster has an address of its own, later: neighbours need none of it.
+  // The load balancer of a Kubernetes cluster gets its own address later: other services of the environment do not
+  // need it.
   const fill = (text = ''): string =>
     isRouted
       ? text.replaceAll('{outside}', outsideHost)
@@ -171,7 +172,7 @@ const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<st
   )
 }
 
-/** Whether what its runs told is what it tells, in place of variables of their own. */
+/** Whether run outputs replace the service's own variables. */
 const isMade = ({ built_in: told }: ServiceRow): boolean =>
   Object.values(told ?? {}).some(({ output }) => output !== undefined)
 
@@ -192,7 +193,7 @@ const outputsOf = ({ outputs }: ServiceRow, opened: Record<string, string>): Bui
     ]),
   )
 
-/** What its neighbours see of a service; `opened` has its secrets, by their field or their output's id. */
+/** A service as the others of its environment see it; `opened` has its secrets, by their field or their output's id. */
 export const toService = (
   row: ServiceRow,
   outsideHost: string,
@@ -231,12 +232,12 @@ const toPlace = (row: PlaceRow): VariablePlace => ({
   },
 })
 
-/** Ids of the places whose variables are seen at this one, itself last. */
+/** Ids of the places whose variables are visible at this one, itself last. */
 export const parentsOf = (row: PlaceRow): string[] => [
   ...new Set([row.project_id, row.environment_id, row.id].filter((id) => id !== null)),
 ]
 
-/** What built-in variables are made of at a place. */
+/** The data from which built-in variables are made at a place. */
 export const toContext = (row: PlaceRow, services: readonly BuiltInService[]): BuiltInContext => ({
   organizationId: row.organization_id,
   projectId: row.project_id,
@@ -259,7 +260,7 @@ export const loadPlace = async (db: Queryable, id: string): Promise<VariablePlac
   return row === undefined ? null : toPlace(row)
 }
 
-/** The same with what is built in there, which takes a look at every service of the environment. */
+/** The same with its built-in variables, which reads every service of the environment. */
 export const loadPlaceInContext = async (db: Queryable, id: string): Promise<PlaceInContext | null> => {
   const [found] = await db.query<{ places: PlaceRow[]; siblings: Siblings; outside_host: string }>(
     `with ${placeSql}, ${siblingsSql} select ${placesColumn}, ${siblingsColumns}`,

@@ -9,7 +9,7 @@ const digitsOf = (id: string): string => id.slice(0, 8).toUpperCase()
 
 export type Rename = (text: string) => string
 
-/** Replaces the ids of what was copied with the ids of the copies. */
+/** Replaces the ids of copied rows with the ids of their copies. */
 export const renamer = (copies: ReadonlyMap<string, string>): Rename => {
   const digits = [...copies].map(([from, to]) => [digitsOf(from), digitsOf(to)] as const)
   const known = new Map<string, string>([...copies, ...digits])

@@ -13,11 +13,11 @@ interface TraceableVariable {
   scope: VariableScope
   /** VALUE, FILE, ALIAS, OVERRIDE, BUILT_IN, EXTERNAL_SECRET, FILE_EXTERNAL_SECRET. */
   variableType: string
-  /** Of an alias or override. */
+  /** For an alias or override. */
   targetId: string | null
 }
 
-/** A key whose value is in a secret manager: what that calls it, and the access that it is read with. */
+/** A key whose value is in a secret manager: its name there, and the access that reads it. */
 export interface ExternalReference {
   key: string
   /** The row that refers to it; aliases have the same. */
@@ -31,7 +31,7 @@ export interface VisibleVariable extends TraceableVariable {
   /** Null for an alias, which has the value of its target. */
   value: string | null
   isSecret: boolean
-  /** Of an external secret: its value is a reference. */
+  /** For an external secret: its value is a reference. */
   accessId?: string | null
   /** Not null: the value is the content of a file at this path. */
   mountPath: string | null
@@ -49,7 +49,7 @@ export interface ResolvedVariables {
   external: ExternalReference[]
 }
 
-/** What a key means once scopes and aliases are resolved. */
+/** The value of a key once scopes and aliases are resolved. */
 interface Effective {
   key: string
   row: VisibleVariable

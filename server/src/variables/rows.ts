@@ -1,5 +1,5 @@
 /**
- * Reading what services' environments are: one statement, however many services and variables there are. Promises that a
+ * Reads the variables of services: one statement, however many services and variables there are. Promises that a
  * secret's value leaves only inside the result of `loadAllVariables`.
  */
 import { setImmediate } from 'node:timers/promises'
@@ -61,7 +61,7 @@ const asVisible = (one: BuiltInVariable): VisibleVariable => ({
   targetId: null,
 })
 
-/** A row as all who see it are to see it. */
+/** A row with the value that its readers may see. */
 interface OpenedVariable {
   parentId: string
   dangling: boolean
@@ -72,7 +72,7 @@ const openRow = async (
   sealer: Sealer,
   { parentId, organizationId, sealed, dangling, ...row }: StoredVariable,
 ): Promise<OpenedVariable> => {
-  // What never has a value is not asked for one.
+  // A variable that never has a value is not decrypted.
   if (sealed === null || dangling) return { parentId, dangling, row }
   const opened = await sealer.open(organizationId, { table: 'variable', row: row.id, column: 'value' }, sealed)
   return { parentId, dangling, row: { ...row, value: opened.reveal() } }
@@ -102,7 +102,7 @@ const openService = async (
 /** Commits that are being deployed, by service: it sees its own, not that of the version before. */
 type Commits = Readonly<Record<string, string>>
 
-/** Services by their environment, secrets opened: once, however many of them ask for their neighbours. */
+/** Services by their environment, secrets opened: once for all services of the environment. */
 const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: Loaded, commits: Commits) => {
   const organizations = new Map(places.map((place) => [place.environment_id, place.organization_id]))
   const open = async ([id, services]: [string, ServiceRow[]]) => {
@@ -115,7 +115,7 @@ const openSiblings = async (sealer: Sealer, { places, siblings, outside_host }: 
   return new Map(await Promise.all(Object.entries(siblings).map(open)))
 }
 
-/** What a deployment uses, and the keys that it lacks. */
+/** The variables that a deployment uses, and the keys that it lacks. */
 export interface LoadedVariables extends ResolvedVariables {
   leftOut: string[]
   /** The same with the values of external secrets, by the ids of their variables. */
@@ -126,7 +126,7 @@ export interface LoadedVariables extends ResolvedVariables {
 interface FilledVariables extends ResolvedVariables {
   leftOut: string[]
   external: (ExternalReference & { value: string })[]
-  /** As it is written down: with the references. */
+  /** As it is stored: with the references. */
   asWritten: ResolvedVariables
 }
 
@@ -162,7 +162,7 @@ export const loadAllVariables = async (
     const context = toContext(place, services.get(place.environment_id ?? '') ?? [])
     const seen = rows.filter(({ parentId }) => parents.has(parentId))
     all.set(place.id, resolve(builtInVariables(context).map(asVisible), seen))
-    // Many services with many neighbours take their time: others get their turn between them.
+    // Many services of large environments take time: other work gets a turn between them.
     if (places.length > 1) await setImmediate()
   }
   return all

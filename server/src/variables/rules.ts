@@ -1,4 +1,4 @@
-/** What may be set: keys, values, paths. Pure; throws a 400 `ApiError` that names the field. */
+/** Valid keys, values and paths. Pure; throws a 400 `ApiError` that names the field. */
 import { invalidField } from '../lib/errors.ts'
 import { reservedPrefixes } from './built-in.ts'
 

@@ -32,7 +32,7 @@ interface Account {
 
 const badFile = (): SecretFailed => new SecretFailed('its `json_credentials` are not the JSON key of a service account')
 
-/** The key file as Google gives it, or base64 of it. Nothing but the account and its key is taken from it. */
+/** The key file as Google issues it, or base64 of it. Only the account and its key are read. */
 const accountOf = (text: string): Account => {
   try {
     const json = text.trimStart().startsWith('{') ? text : Buffer.from(text, 'base64').toString()

@@ -1,8 +1,8 @@
 /**
- * Values that variables have in secret managers outside. Promises that a value is read with the access of its own
- * organization, within limits of time and size, and goes nowhere but into the answer; that nothing is kept for another
- * call; and that a failure names the variable, the manager and the reason, and no value. Knows no deployments: what it
- * reads is frozen by its caller. Nothing is left behind if the process dies.
+ * Values that variables have in external secret managers. Promises that a value is read with the access of its own
+ * organization, within limits of time and size, and returned only in the answer; that nothing is kept for another
+ * call; and that a failure names the variable, the manager and the reason, and no value. Knows no deployments: its
+ * caller freezes the values. Nothing is left behind if the process dies.
  */
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -48,7 +48,7 @@ const words: Record<string, string> = {
   GCP_SECRET_MANAGER: 'Google Cloud Secret Manager',
 }
 
-/** What a cluster at a cloud provider gets from it. */
+/** The cluster's part of the manager's authentication is missing. */
 const needsCluster = (): SecretFailed =>
   new SecretFailed(
     'its authentication is a role of a cluster at the cloud provider, and this one has none: use AWS_STATIC_CREDENTIALS or GCP_JSON_CREDENTIALS',
@@ -95,7 +95,7 @@ const failed = (keys: readonly string[], { name, endpoint }: Access, error: Secr
   )
 }
 
-/** One secret of a manager and all who refer to it. */
+/** One secret of a manager and all variables that refer to it. */
 interface Asked {
   accessId: string
   reference: string

@@ -1,4 +1,4 @@
-/** What all secret managers have in common: how they are asked, what a value may be, and how a failure is told. */
+/** Shared by all secret managers: how they are asked, what a value may be, and how a failure is reported. */
 import { tryJson } from '../../lib/foreign-text/read-json.ts'
 import type { Outbound, OutboundRequest, OutboundResponse } from '../../lib/net/outbound.ts'
 import { OutboundFailed, OutboundRefused } from '../../lib/net/outbound.ts'
@@ -9,9 +9,9 @@ const maxValueBytes = 64 * 1024
 const maxResponseBytes = 512 * 1024
 const requestMs = 10_000
 
-/** Why a value cannot be read, as the end of a sentence; it has nothing of the value and nothing that a manager wrote. */
+/** Why a value cannot be read, as the end of a sentence; it contains neither the value nor text of a manager. */
 export class SecretFailed extends Error {
-  /** It may be otherwise in a moment. */
+  /** A retry may succeed in a moment. */
   readonly temporary: boolean
 
   constructor(reason: string, temporary = false) {
@@ -20,7 +20,7 @@ export class SecretFailed extends Error {
   }
 }
 
-/** What reads from one manager gets for it. */
+/** What a reader of one manager needs. */
 export interface ManagerPlace {
   outbound: Pick<Outbound, 'request'>
   /** The address of a host of the manager; another one in tests. */
@@ -29,7 +29,7 @@ export interface ManagerPlace {
   signal: AbortSignal
 }
 
-/** Secrets of one access, by what they are called there. */
+/** Reads secrets of one access, by their names in the manager. */
 export type ReadSecret = (reference: string) => Promise<string>
 
 /** One request, on a connection of its own. Rejects with `SecretFailed` if there is no answer. */
@@ -47,7 +47,7 @@ export const askManager = async (
   }
 }
 
-/** The fields of a JSON answer. Whatever else it is has none. */
+/** The fields of a JSON object; none for other texts. */
 export const fieldsOf = ({ body, truncated }: OutboundResponse): Record<string, unknown> => {
   if (truncated) throw new SecretFailed('its answer is larger than a secret can be')
   const value = tryJson(body)
