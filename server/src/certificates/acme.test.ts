@@ -1,4 +1,4 @@
-/** What an ACME server can answer, and what becomes of it: the package must neither wait nor connect by itself. */
+/** Answers that an ACME server can give, and their results: the package must neither wait nor connect by itself. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Outbound, OutboundFailed, type OutboundRequest, type OutboundResponse } from '../lib/net/outbound.ts'
@@ -22,7 +22,7 @@ const directory = { newNonce: `${base}/nonce`, newAccount: `${base}/account`, ne
 
 type Answer = (request: OutboundRequest, count: number) => OutboundResponse | Error
 
-/** A server that is good until it is asked for an order. */
+/** A server that works until it is asked for an order. */
 const serverThat = (answer: Answer) => {
   const asked: string[] = []
   const bodies: { payload: string; protected: string }[] = []

@@ -99,7 +99,7 @@ const headersOf = (headers: unknown): Record<string, string> => {
   )
 }
 
-/** One request of the package. What it rejects with has no `config`, so the package passes it on at once. */
+/** One request of the package. Its errors have no `config`, so that the package passes them on at once. */
 const send = async (config: AxiosConfig) => {
   const { outbound, ca, signal } = calls.getStore()!
   const method = (config.method ?? 'get').toUpperCase()
@@ -126,7 +126,7 @@ const send = async (config: AxiosConfig) => {
 
 /** The package is loaded when the first certificate is needed: it is as large as the router. */
 const load = async (): Promise<typeof Acme> => {
-  // A bundle has only the whole of what is CommonJS.
+  // A bundle contains CommonJS modules only as a whole.
   const { default: acme } = (await import('acme-client')) as unknown as { default: typeof Acme }
   acme.axios.defaults.adapter = send as never
   return acme
@@ -141,11 +141,11 @@ const retype = (error: unknown): unknown => {
   )
 }
 
-/** Made once; of one that is there, the address is corrected. */
+/** Creates the account once; for an existing one, the address is corrected. */
 const makeAccount = async (client: Acme.Client, email: string | undefined): Promise<void> => {
   if (email !== undefined)
     return void (await client.createAccount({ termsOfServiceAgreed: true, contact: [`mailto:${email}`] }))
-  // Of an account that is there, the package would send an update with nothing in it, which CAs may refuse.
+  // For an existing account the package would send an update without content, which CAs may refuse.
   const { api } = client as unknown as { api: { createAccount(data: object): Promise<unknown> } }
   await api.createAccount({ termsOfServiceAgreed: true })
 }
@@ -171,7 +171,7 @@ export const createAcmeAuthority = (
     await makeAccount(client, email)
     return { acme, client }
   }
-  /** With the account, which is made once; a failure is tried again by the next call. */
+  /** Runs with the account, which is created once; after a failure the next call tries again. */
   const withClient = <T>(
     signal: AbortSignal,
     work: (client: Acme.Client, acme: typeof Acme) => Promise<T>,
@@ -221,7 +221,7 @@ export const createAcmeAuthority = (
         if (order.status !== 'pending' && order.status !== 'invalid')
           return { status: order.status, challenge: null, problem: own }
         const { problem, challenge, isAsked } = await challengeOf(client, order, kind)
-        // All is proved, and the order is about to say so.
+        // Everything is proved, and the order's status follows shortly.
         const status = order.status === 'pending' && !isAsked ? 'processing' : order.status
         return { status, challenge, problem: problem ?? own }
       }),

@@ -8,14 +8,14 @@ export type ChallengeKind = HostChallenge | 'dns-01'
 export interface Challenge {
   kind: ChallengeKind
   token: string
-  /** What the CA has to find: the key authorization, or its digest in a DNS record. */
+  /** The answer that the CA must find: the key authorization, or its digest in a DNS record. */
   answer: string
 }
 
 /** An order as it is now. */
 export interface OrderView {
   status: 'pending' | 'ready' | 'processing' | 'valid' | 'invalid'
-  /** What is asked for; null if nothing is, or if the CA does not offer this kind. */
+  /** The challenge to answer; null if there is none, or if the CA does not offer this kind. */
   challenge: (Challenge & { url: string; isAnswered: boolean }) | null
   /** The CA's own words; null without. */
   problem: string | null
@@ -25,20 +25,20 @@ export interface CertificateAuthority {
   /** Begins an order; returns its address. */
   order(host: string, signal: AbortSignal): Promise<string>
   look(orderUrl: string, kind: ChallengeKind, signal: AbortSignal): Promise<OrderView>
-  /** Has the CA look at the answer to a challenge. */
+  /** Asks the CA to verify the answer to a challenge. */
   answer(challengeUrl: string, signal: AbortSignal): Promise<void>
-  /** A key in PEM, for a certificate that is to come. */
+  /** A key in PEM, for a new certificate. */
   createKey(): Promise<string>
   finalize(orderUrl: string, host: string, key: string, signal: AbortSignal): Promise<void>
   /** The chain in PEM. */
   certificate(orderUrl: string, signal: AbortSignal): Promise<string>
-  /** What a TLS-ALPN-01 connection is shown. */
+  /** The certificate that answers a TLS-ALPN-01 connection. */
   alpnPair(host: string, answer: string): Promise<{ certificate: string; key: string }>
 }
 
 /**
- * `silent`: nothing came, or nothing useful; `limited`: it wants to be left alone for a while; `gone`: it does not know
- * the order any more; `refused`: anything else.
+ * `silent`: no answer, or no useful one; `limited`: a rate limit, to be retried later; `gone`: it no longer knows the
+ * order; `refused`: anything else.
  */
 type ProblemKind = 'silent' | 'limited' | 'gone' | 'refused'
 

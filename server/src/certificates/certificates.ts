@@ -1,8 +1,8 @@
 /**
- * Certificates for the hosts of services, from a certificate authority. Promises that each host is ordered by one server
- * at a time; that a CA which refuses, limits us or says nothing leaves the certificate that is served as it is, and that
- * the row says why; and that limits of the CA and pauses after failures outlast restarts, and changes of domains.
- * Does not know: services. When the process dies: the lease of a row ends, and the order goes on where it was.
+ * Certificates for the hosts of services, from a certificate authority. Promises that each host is ordered by one
+ * server at a time; that a CA which refuses, limits us or does not answer leaves the served certificate as it is, and
+ * that the row says why; and that limits of the CA and pauses after failures outlast restarts, and changes of domains.
+ * Does not know: services. When the process dies: the lease of a row ends, and another process resumes the order.
  */
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
 import type { Log } from '../lib/log.ts'
@@ -110,15 +110,17 @@ interface CertificateParts extends WorkParts {
   challenge: HostChallenge
   /** Null without a DNS provider. */
   dns: DnsChallenges | null
-  /** Below which every service has a name. */
+  /** The domain of the names of services. */
   domain: string | undefined
   apiHost: string | undefined
   mostCertificates: number
   /** Whether no other server works on this database. */
   alone: boolean
-  /** Resolves when the routers of other servers have what is written down for a host, or after a while. */
+  /**
+   * Resolves when the routers of other servers have the stored challenge and certificate of a host, or after a while.
+   */
   tellOthers(host: string): Promise<void>
-  /** What such a server calls here. */
+  /** Registers the function that runs when another server has called `tellOthers`. */
   onTold(learn: (host: string) => Promise<void>): void
 }
 
@@ -145,7 +147,7 @@ const startOrders = (parts: CertificateParts, orderParts: OrderParts, ended: (wa
   })
 }
 
-/** Challenges that are over leave records with the DNS provider. */
+/** Finished challenges leave records at the DNS provider. */
 const startSweep = (parts: CertificateParts): Loop | null => {
   const { dns } = parts
   if (dns === null) return null
@@ -170,7 +172,7 @@ export const startCertificates = async (parts: CertificateParts): Promise<{ stop
   const orders = startOrders(parts, { ...parts, tellRouters, random: Math.random }, ({ host }) => {
     if (!isWildcard(host)) return
     records?.wake()
-    // The certificates that it replaces.
+    // The certificates that replace them.
     hosts.wake()
   })
   const hosts = createLoop(parts, {

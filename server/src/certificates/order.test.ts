@@ -1,4 +1,4 @@
-/** Orders against certificate authorities that are good, invalid, silent and in no mood, on a clock that tests move. */
+/** Orders against certificate authorities that work, are invalid, silent or unwilling, on a clock that tests move. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService } from '../../test/support/engine.ts'
@@ -60,7 +60,7 @@ test('a CA that is invalid, limits us or says nothing leaves what is served, say
   scene.ca.state.refusal = null
   scene.ca.state.verdict = 'never'
   await fail(/did not finish the order in time/, 'silent')
-  // The clock has gone on a little since.
+  // The clock has advanced a little since.
   assert.ok(pauses[0]! > 1.8 && pauses[1]! > 3.8 && pauses[3]! > 15.8, String(pauses))
   assert.ok(pauses[2]! > 299, 'Retry-After counts')
   assert.equal((await scene.row()).failures, 4)
@@ -71,10 +71,10 @@ test('a CA that is invalid, limits us or says nothing leaves what is served, say
   assert.notEqual(last.chain, chain)
 })
 
-/** Of an order that goes well. */
+/** The calls of a successful order. */
 const calls = ['order', 'look', 'answer', 'look', 'finalize', 'look', 'certificate'] as const
 
-/** The process ends at this call, before the CA has heard of it or after. */
+/** The process dies at this call, before or after the CA has received it. */
 const mortal = (authority: CertificateAuthority, deathAt: number, isHeard: boolean) => {
   const life = { calls: 0, isOver: false }
   const its = new Proxy(authority, {
@@ -107,7 +107,7 @@ test('a process that dies at any call to the CA leaves an order that another one
       }
       assert.equal(await scene.work(), 0, 'the lease holds')
       await world.database.query(`update certificate set lease_until = '-infinity'`)
-      // An answer that was heard twice may be refused, and the next attempt is a pause later.
+      // An answer that is sent twice may be refused; then the next attempt follows after a pause.
       for (let turn = 0; turn < 3 && (await scene.row()).chain === null; turn += 1) {
         await scene.work()
         await clock.advance(600_000)

@@ -1,6 +1,6 @@
 /**
- * One order, from whatever has been reached to a certificate or a reason. Each step is written down before the next
- * depends on it, so that another process goes on after it; what the CA was asked and nobody wrote down is asked again.
+ * One order, from any state to a certificate or a reason. Each step is stored before the next depends on it, so that
+ * another process can resume after it; requests to the CA whose results were not stored are repeated.
  */
 
 import { LeaseHandedOff } from '../lib/lease-handed-off.ts'
@@ -41,7 +41,7 @@ export interface OrderParts {
   sealer: Sealer
   authority: CertificateAuthority
   outbound: Pick<Outbound, 'addressesOf'>
-  /** Resolves when the routers that a CA may ask have what is written down for this host. */
+  /** Resolves when the routers that a CA may ask have the stored challenge of this host. */
   tellRouters(host: string): Promise<void>
   challenge: HostChallenge
   /** For wildcards; null without a DNS provider. */
@@ -64,7 +64,7 @@ const dnsPauseMs = minute
 const limitPauseMs = hour
 const pollsMs = [1, 1, 2, 3, 5, 10].map((seconds) => seconds * second)
 
-/** Ends an attempt, with what is told of it. */
+/** Ends an attempt, with the reason that is reported. */
 class Unfinished extends Error {
   readonly problem: Problem
   /** The least pause; without, it counts as a failure and the pause grows. */
@@ -81,7 +81,7 @@ class Unfinished extends Error {
   }
 }
 
-/** Names under localhost mean the machine of whoever asks. */
+/** Names under localhost resolve to each client's own machine. */
 const isLocal = (host: string): boolean => host.endsWith('.localhost')
 
 const checkAddress = async ({ outbound }: OrderParts, host: string): Promise<void> => {
@@ -122,7 +122,7 @@ const checkLimits = async (parts: OrderParts, wanted: Wanted): Promise<void> => 
       },
       { pauseMs: limitPauseMs },
     )
-  // Orders of others have to find room at the CA too.
+  // Leaves room at the CA for orders of other organizations.
   if (orders >= most)
     throw new Unfinished(
       { code: 'limit', message: `An organization may order ${most} certificates in a day: this one waits.` },
@@ -136,7 +136,7 @@ const begin = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Pr
   await checkReachable(parts, wanted.host, signal)
   const id = await noteOrdering(database, wanted, clock.now())
   const url = await authority.order(wanted.host, signal).catch(async (error: unknown) => {
-    // A CA that is away has used up nothing.
+    // A CA that did not answer has counted nothing.
     if (error instanceof AuthorityProblem && error.kind === 'silent') await forgetOrder(database, id)
     throw error
   })
@@ -150,7 +150,7 @@ const publishRecord = async ({ dns }: OrderParts, host: string, value: string, s
   await dns.publish(host, value, signal)
 }
 
-/** What this attempt has answered. */
+/** The challenge that this attempt has answered. */
 interface Answered {
   url: string | null
   refusal: AuthorityProblem | null
@@ -179,7 +179,7 @@ const answer = async (
   answered.url = challenge.url
   await parts.authority.answer(challenge.url, signal).catch((error: unknown) => {
     if (!(error instanceof AuthorityProblem && error.kind === 'refused')) throw error
-    // One that another process has answered may be over since we looked: the next look says so.
+    // A challenge that another process has answered may have ended since it was read: the next read shows it.
     answered.refusal = error
   })
 }
@@ -197,7 +197,10 @@ const finalize = async (parts: OrderParts, wanted: Wanted, url: string, signal: 
   await parts.authority.finalize(url, wanted.host, await openKey(parts, wanted), signal)
 }
 
-/** At two thirds of its time, and a little earlier by chance: those that were made together are not renewed together. */
+/**
+ * At two thirds of its lifetime, and a little earlier at random, so that certificates of the same age are not renewed
+ * together.
+ */
 export const renewalAt = (notBefore: Date, notAfter: Date, random: number): Date => {
   const lifeMs = notAfter.getTime() - notBefore.getTime()
   return new Date(notBefore.getTime() + lifeMs * (2 / 3 - random * 0.05))
@@ -264,7 +267,7 @@ const unfinished = (error: unknown): Unfinished => {
 const backoffMs = (failures: number, random: number): number =>
   Math.min(2 * minute * 2 ** Math.min(failures, 20), day) * (1 + random * 0.2)
 
-/** Does what is due for a host, and writes down why if nothing came of it. Rejects only if the lease is lost or ended. */
+/** Does what is due for a host, and stores the reason if it fails. Rejects only if the lease is lost or ended. */
 export const attempt = async (parts: OrderParts, wanted: Wanted, signal: AbortSignal): Promise<void> => {
   try {
     await goOn(parts, wanted, signal)

@@ -1,4 +1,4 @@
-/** Certificates as rows: which hosts are to have one, what is due, and what became of it. */
+/** Certificates as rows: which hosts need one, what is due, and the results. */
 import { isRoutedSql } from '../store/cluster-rows.ts'
 import type { Database, Queryable } from '../store/database.ts'
 import { installationId } from '../store/installation.ts'
@@ -8,7 +8,7 @@ import type { Challenge } from './authority.ts'
 import { challengeName } from './dns/challenges.ts'
 import { noteRecord } from './dns/rows.ts'
 
-/** The certificate of a host, for the time of a lease. */
+/** The certificate of a host, while it is leased. */
 export interface Wanted extends Leased {
   host: string
   /** Null: the installation's own. */
@@ -56,13 +56,13 @@ const claimSql = `
   where c.id in (select id from chosen)
   returning ${columns}`
 
-// What somebody works on may be left by him.
+// A row under a lease becomes due when the lease expires.
 const nextSql = `select (1000 * extract(epoch from least(
     (select min(next_at) from certificate where next_at > $1 and next_at < 'infinity') - $1,
     (select min(lease_until) from certificate where next_at <= $1 and lease_until >= clock_timestamp()) - clock_timestamp()
   )))::float8 as wait`
 
-/** Takes what is due; `nextMs`: until the next one is, null if none waits. */
+/** Claims rows that are due; `nextMs`: until the next one is, null if none waits. */
 export const claimDue = async (
   database: Database,
   worker: string,
@@ -74,7 +74,7 @@ export const claimDue = async (
   return { claimed, nextMs: next!.wait }
 }
 
-/** Of whose keys those of an organization, or of the installation, are. */
+/** The owner of the key that seals secrets of an organization, or of the installation. */
 export const sealerOf = ({ organizationId }: Pick<Wanted, 'organizationId'>): string => organizationId ?? installationId
 
 export const keyPlace = (id: string, column: 'order_key' | 'chain_key'): SealedPlace => ({
@@ -95,8 +95,8 @@ const wildcardSql = (host: string): string => `'*.' || substr(${host}, strpos(${
 const isServedSql = (host: string): string =>
   `exists (select from certificate o where o.host = ${host} and o.chain is not null)`
 
-// Names of the platform have one wildcard for each level ($3) or one certificate each. While that is being turned on or
-// off, those of before are served until the others are there.
+// Names of the platform have one wildcard for each level ($3) or one certificate each. While that is being turned on
+// or off, the former ones are served until the new ones exist.
 const hostsSql = `
   with named as (
     select r.host, r.organization_id, r.service_id, r.custom_domain_id
@@ -137,8 +137,8 @@ const missingSql = `${hostsSql}
   on conflict do nothing`
 
 /**
- * Certificates for the hosts that are to have one, and for no others: a host that has got another owner starts over.
- * `hasDns`: whether challenges can be answered by DNS records, so that wildcards can be had.
+ * Keeps rows for exactly the hosts that need a certificate: a host with a new owner starts over. `hasDns`: whether
+ * challenges can be answered by DNS records, so that wildcards are possible.
  */
 export const followHosts = async (
   database: Database,
@@ -151,7 +151,7 @@ export const followHosts = async (
 
 const rememberDays = 8
 
-/** What is said of orders is kept as long as limits look back. */
+/** Orders are kept for as long as limits count them. */
 export const forgetOrders = async (database: Queryable, now: Date): Promise<void> => {
   await database.query(`delete from certificate_order where created_at < $1::timestamptz - $2 * interval '1 day'`, [
     now,
@@ -191,7 +191,7 @@ export const readUsage = async (db: Queryable, wanted: Wanted, now: Date): Promi
 const hold = (database: Database, wanted: Wanted, sql: string, values: readonly unknown[]): Promise<unknown> =>
   holdLease(database, certificateLeases, wanted, (tx) => tx.query(sql, [wanted.id, ...values]))
 
-/** Before the CA is asked, so that an order counts whatever happens then. */
+/** Before the CA is asked, so that an order counts whatever the result. */
 export const noteOrdering = async (
   database: Database,
   { host, organizationId }: Wanted,
@@ -250,7 +250,7 @@ interface Failed {
   problem: Problem
   nextAt: Date
   failures: number
-  /** The order is of no more use. */
+  /** The order is of no further use. */
   isOver: boolean
 }
 
@@ -270,11 +270,11 @@ export const noteFailed = async (database: Database, wanted: Wanted, failed: Fai
   })
 }
 
-/** Certificates that users brought, for hosts that lead to their services. */
+/** Uploaded certificates, for hosts that are routed to the services of their domains. */
 const uploadedSql = `select u.id, u.host, u.organization_id, u.chain, u.chain_key, u.not_after
   from uploaded_certificate u join route r on r.custom_domain_id = u.id and r.host = u.host`
 
-/** What routers are to serve for a host; keys are sealed. */
+/** The certificate that routers serve for a host; keys are sealed. */
 export interface Served {
   /** Where the key is sealed: a row of this table. */
   table: 'certificate' | 'uploaded_certificate'
@@ -286,7 +286,7 @@ export interface Served {
   challenge: Challenge | null
 }
 
-// One that was brought goes before one that was ordered, unless it alone has expired.
+// An uploaded certificate takes precedence over an ordered one, unless only the uploaded one has expired.
 const servedSql = `with uploaded as (${uploadedSql}), both_of as (
     select coalesce(c.host, u.host) as host, c.id as own_id, c.organization_id as own_organization, c.chain as own_chain,
       c.chain_key as own_key, c.challenge, u.id, u.organization_id, u.chain, u.chain_key,
@@ -300,5 +300,5 @@ const servedSql = `with uploaded as (${uploadedSql}), both_of as (
     case when brought then chain_key else own_key end as "chainKey", challenge
   from both_of where brought or own_chain is not null or challenge is not null`
 
-/** Of one host, or of all. */
+/** For one host, or for all. */
 export const readServed = (db: Queryable, host: string | null): Promise<Served[]> => db.query<Served>(servedSql, [host])

@@ -1,4 +1,7 @@
-/** Wildcards: one order for all names of a level, by a DNS provider that is good, slow, unwilling, or forgotten. */
+/**
+ * Wildcards: one order for all names of a level, with a DNS provider that works, is slow, refuses, or is no longer
+ * configured.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService } from '../../../test/support/engine.ts'
@@ -14,7 +17,7 @@ const wildcard = `*.${domain}`
 const name = `_acme-challenge.${domain}`
 const { signal } = new AbortController()
 
-/** A provider whose name servers need some looks before they have what was set. */
+/** A provider whose name servers answer a new record only after some queries. */
 const createFakeDns = ({ database, clock }: OrderParts) => {
   const records: TxtRecord[] = []
   const state = { problem: null as DnsProblemKind | null, looksLeft: 2, silent: ['dead:53'], sets: 0 }
@@ -78,7 +81,7 @@ test('all names of a level share one certificate, for which name servers are wai
   )
   assert.ok(dns.state.looksLeft < 0, 'asked before all name servers had it')
   assert.deepEqual([dns.records.map((each) => each.name), (await leftIn(scene)).length], [[name], 1])
-  // A provider that is away is asked again.
+  // A provider that does not answer is asked again.
   dns.state.problem = 'silent'
   await assert.rejects(dns.challenges.sweep(signal), DnsProblem)
   dns.state.problem = null
@@ -107,7 +110,7 @@ test('a provider that denies, limits or forgets leaves what is served, says why,
     await scene.clock.advance(row.next_at.getTime() - scene.clock.now().getTime())
   }
   dns.state.problem = null
-  // Its name servers never get it: it is set again, and given up after a while.
+  // Its name servers never have it: it is set again, and given up after a while.
   dns.state.looksLeft = 10_000
   dns.state.sets = 0
   await scene.work()

@@ -1,6 +1,6 @@
 /**
- * Challenges of the kind DNS-01. Promises that a record is written down before it is set, so that one which nobody needs
- * any more is removed whoever has died; and that an answer is sent to the CA only when the name servers of the domain
+ * Challenges of the kind DNS-01. Promises that a record is stored before it is set, so that an unneeded one is removed
+ * even if the process that set it died; and that an answer is sent to the CA only when the name servers of the domain
  * have the record. A provider that does not answer is asked again until the record is gone, for 30 days.
  */
 import type { Log } from '../../lib/log.ts'
@@ -24,19 +24,19 @@ export interface DnsChallenges {
   check(host: string, signal: AbortSignal): Promise<void>
   /** Resolves when the name servers answer this for the host. Rejects with a `DnsProblem`. */
   publish(host: string, value: string, signal: AbortSignal): Promise<void>
-  /** Removes what no order needs any more. Rejects if something is left. */
+  /** Removes the records that no order needs any more. Rejects if one is left. */
   sweep(signal: AbortSignal): Promise<void>
 }
 
 const pausesMs = [1, 2, 3, 5, 10].map((seconds) => seconds * 1000)
 const deadlineMs = 5 * 60_000
-/** Somebody else may have removed it as a leftover of an order before, with the same value. */
+/** Another server may have removed it as a leftover of an earlier order with the same value. */
 const repeatMs = 60_000
 
-/** `*.a.example` is proved by the name of `a.example`. */
+/** `*.a.example` is proved with the name of `a.example`. */
 export const challengeName = (host: string): string => `_acme-challenge.${withoutStar(host)}`
 
-/** A server that says nothing does not count, unless all are silent. */
+/** A server that does not answer is ignored, unless none answers. */
 const isVisible = async ({ nameServers }: DnsChallengeParts, { name, value }: TxtRecord): Promise<boolean> => {
   const servers = await nameServers.of(name).catch(() => [])
   const texts = await Promise.all(servers.map((server) => nameServers.texts(server, name)))

@@ -9,7 +9,7 @@ const base = 'https://api.cloudflare.com/client/v4'
 const ttlSeconds = 60
 /** "An identical record already exists", in its two numbers. */
 const isThere: readonly unknown[] = [81_057, 81_058]
-/** Of tokens that are malformed, unknown, or not for this. */
+/** For tokens that are malformed, unknown, or without this permission. */
 const isDenied: readonly unknown[] = [6003, 6111, 9106, 9109, 10_000, 10_001]
 
 interface Answer {

@@ -12,7 +12,7 @@ interface ProviderRequest {
 const most = 262_144
 const longestWaitMs = 86_400_000
 
-/** Rejects with a `DnsProblem` for what is no answer of the provider at all, and for one that is to be waited for. */
+/** Rejects with a `DnsProblem` if the answer is not one of the provider, or says to retry later. */
 export const askProvider = async (
   outbound: Pick<Outbound, 'request'>,
   request: ProviderRequest,

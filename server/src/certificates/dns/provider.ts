@@ -9,15 +9,16 @@ export interface TxtRecord {
 export interface DnsProvider {
   /** Rejects if records of this name cannot be changed. */
   check(name: string, signal: AbortSignal): Promise<void>
-  /** Adds the record beside others of its name; one that is there stays. */
+  /** Adds the record to others of its name; an existing one is kept. */
   set(record: TxtRecord, signal: AbortSignal): Promise<void>
-  /** Removes this record alone; one that is not there is no error. */
+  /** Removes this record only; a missing one is not an error. */
   remove(record: TxtRecord, signal: AbortSignal): Promise<void>
 }
 
 /**
- * `denied`: the credentials are not taken, or not for this; `zone`: no zone of the account has the name; `silent`:
- * nothing useful came; `hidden`: the record was set, and is not answered; `limited`: it wants to be left alone for a while; `refused`: anything else.
+ * `denied`: the credentials are not accepted, or lack this permission; `zone`: no zone of the account contains the
+ * name; `silent`: no useful answer; `hidden`: the record was set, but is not answered; `limited`: a rate limit, to be
+ * retried later; `refused`: anything else.
  */
 export type DnsProblemKind = 'denied' | 'zone' | 'silent' | 'hidden' | 'limited' | 'refused'
 
@@ -45,7 +46,7 @@ export class DnsProblem extends Error {
   }
 }
 
-/** A name and those above it, the longest first, without the top level: one of them is its zone. */
+/** A name and its parents, the longest first, without the top level: one of them is its zone. */
 export const zoneNames = (name: string): string[] => {
   const labels = name.split('.')
   return labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))

@@ -26,7 +26,7 @@ const problemOf = async (work: Promise<unknown>): Promise<DnsProblemKind> => {
   return error.kind
 }
 
-/** What every provider promises; `texts` is what it has of the name. */
+/** The promises of every provider; `texts` are the values that it has for the name. */
 const holdPromises = async (provider: DnsProvider, texts: () => Promise<string[]> | string[]): Promise<void> => {
   await provider.check(record('').name, signal)
   await provider.set(record('one'), signal)
@@ -80,7 +80,7 @@ test('an answer counts as signed only if it is signed with our key, for what we 
   const update = { kind: 'add' as const, zone: 'example.test', ...record('x') }
   const { message, signature } = updateMessage(update, key, { id: 7, now: new Date(0) })
   assert.equal(signature.length, 32)
-  // Of our own message, whose signature covers no question before it.
+  // As an answer to our own message, whose signature covers no earlier request.
   const answer = Buffer.from(message)
   answer.writeUInt16BE(0xa800, 2)
   assert.deepEqual(readUpdateAnswer(answer, 7, key, signature), { code: 0, tsigError: 0, isSigned: false })
@@ -100,7 +100,7 @@ const clientOf = (answer: (request: OutboundRequest, url: URL) => Answer | Error
   },
 })
 
-/** What either HTTP provider makes of answers that it did not hope for. */
+/** How either HTTP provider reports unexpected answers. */
 const holdProblems = async (providerOf: (answer: () => Answer | Error) => DnsProvider): Promise<void> => {
   const cases: [Answer | Error, DnsProblemKind][] = [
     [new OutboundFailed('timeout', 'no answer in time'), 'silent'],
@@ -158,7 +158,7 @@ test('Route 53 gets records by signed requests, and keeps what others set at the
   const keys = { accessKey: 'AKIDEXAMPLEAKIDEXAMPLE', secretKey: new Secret('hush-hush-hush-hush') }
   const now = new Date('2026-01-01T00:00:00Z')
   let texts: string[] = []
-  /** Somebody else's, set between our look and our change. */
+  /** A record of another client, set between our read and our change. */
   let intruder: string | null = null
   const set = () =>
     `<ResourceRecordSet><Name>${record('').name}.</Name><Type>TXT</Type><TTL>60</TTL><ResourceRecords>${texts

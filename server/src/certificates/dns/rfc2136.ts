@@ -20,7 +20,7 @@ const mostBytes = 65_535
 
 const silent = (): DnsProblem => new DnsProblem('silent')
 
-/** One message there and one back; rejects with a `DnsProblem` if none comes. */
+/** Sends one message and returns the answer; rejects with a `DnsProblem` if none arrives. */
 const exchange = (host: string, port: number, message: Buffer, signal: AbortSignal): Promise<Buffer> =>
   new Promise((resolve, reject) => {
     const socket = connect({ host, port, signal: AbortSignal.any([signal, AbortSignal.timeout(exchangeMs)]) })

@@ -1,6 +1,6 @@
 /**
- * Route 53, by an access key that may list hosted zones and their records, and change records. All texts of one name are
- * one record set there: a change names what it replaces, and is done again if that has changed meanwhile.
+ * Route 53, with an access key that may list hosted zones and their records, and change records. All texts of one name
+ * are one record set there: a change names the set that it replaces, and is repeated if that has changed meanwhile.
  */
 import { type AwsKeys, signAws } from '../../lib/net/aws-signature.ts'
 import type { Outbound, OutboundResponse } from '../../lib/net/outbound.ts'
@@ -103,7 +103,7 @@ export const createRoute53 = (
     }
     throw new DnsProblem('zone')
   }
-  /** `edit` returns the values that are to be, or null if they are so. */
+  /** `edit` returns the new values, or null if nothing changes. */
   const edit = async (
     name: string,
     signal: AbortSignal,

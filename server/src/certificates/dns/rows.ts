@@ -2,7 +2,7 @@
 import type { Database, Queryable } from '../../store/database.ts'
 import type { TxtRecord } from './provider.ts'
 
-/** Together with the challenge that needs it. */
+/** In the transaction that stores the challenge which needs it. */
 export const noteRecord = (tx: Queryable, { name, value }: TxtRecord): Promise<unknown> =>
   tx.query('insert into dns_record (name, value) values ($1, $2) on conflict (name, value) do nothing', [name, value])
 
@@ -13,7 +13,7 @@ interface Leftover extends TxtRecord {
 const isNeeded = `exists (select from certificate c
   where c.challenge ->> 'kind' = 'dns-01' and c.challenge ->> 'answer' = dns_record.value)`
 
-/** Records that no order needs; nobody else gets them for some minutes. */
+/** Records that no order needs; other servers do not claim them for some minutes. */
 export const claimLeftovers = (database: Database, now: Date): Promise<Leftover[]> =>
   database.query<Leftover>(
     `update dns_record set next_at = $1::timestamptz + interval '5 minutes' where id in (
@@ -23,14 +23,14 @@ export const claimLeftovers = (database: Database, now: Date): Promise<Leftover[
     [now],
   )
 
-/** One that is needed again by now is kept in mind. */
+/** A record that is needed again meanwhile is kept. */
 export const forgetRecord = async (database: Database, id: string): Promise<void> => {
   await database.query(`delete from dns_record where id = $1 and not ${isNeeded}`, [id])
 }
 
 const rememberDays = 30
 
-/** Of a provider that is not asked any more, for example. */
+/** For example records of a provider that is no longer configured. */
 export const forgetOldRecords = async (database: Queryable, now: Date): Promise<void> => {
   await database.query(
     `delete from dns_record where created_at < $1::timestamptz - $2 * interval '1 day' and not ${isNeeded}`,

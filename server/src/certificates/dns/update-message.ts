@@ -4,7 +4,7 @@ import type { TxtRecord } from './provider.ts'
 
 export interface TsigKey {
   name: string
-  /** As it is, not in base64. */
+  /** The raw bytes, not base64. */
   secret: Buffer
 }
 
@@ -57,7 +57,7 @@ const signedTime = (seconds: number): Buffer => {
   return bytes
 }
 
-/** What of a TSIG record is signed, beside the message. */
+/** The fields of a TSIG record that are signed in addition to the message. */
 const signedFields = (key: TsigKey, time: Buffer, fudge: number, error = 0, other: Buffer = Buffer.alloc(0)): Buffer =>
   Buffer.concat([
     ...[nameBytes(key.name), u16(classes.any), u32(0), nameBytes(algorithm)],
@@ -66,7 +66,7 @@ const signedFields = (key: TsigKey, time: Buffer, fudge: number, error = 0, othe
 
 const opcodeUpdate = 5 << 11
 
-/** `id`: of 16 bits. The signature is needed to check the answer. */
+/** `id`: 16 bits. The signature is needed to check the answer. */
 export const updateMessage = (
   update: Update,
   key: TsigKey,
@@ -94,7 +94,7 @@ const nameEnd = (message: Buffer, from: number): number => {
 }
 
 interface Tsig {
-  /** Where it begins. */
+  /** Offset of its first byte. */
   at: number
   time: Buffer
   fudge: number
@@ -149,12 +149,12 @@ const isSigned = (message: Buffer, tsig: Tsig, key: TsigKey, asked: Buffer): boo
 interface UpdateAnswer {
   /** The response code: 0 is good. */
   code: number
-  /** What was wrong with our signature: 0 is nothing. */
+  /** The error in our signature: 0 is none. */
   tsigError: number
   isSigned: boolean
 }
 
-/** Null for what is no answer to the message of this id. `asked`: the signature of that message. */
+/** Null if it does not answer the message of this id. `asked`: the signature of that message. */
 export const readUpdateAnswer = (message: Buffer, id: number, key: TsigKey, asked: Buffer): UpdateAnswer | null => {
   try {
     const flags = message.readUInt16BE(2)

@@ -1,9 +1,9 @@
-/** What the name servers of a domain answer now, without anybody's cache between. */
+/** The current answers of a domain's name servers, without a cache in between. */
 import { Resolver, resolve4, resolve6, resolveNs } from 'node:dns/promises'
 import { zoneNames } from './provider.ts'
 
 export interface NameServers {
-  /** Addresses of those that are to know the name, with ports; [] if none is known. */
+  /** Addresses, with ports, of the servers that should know the name; [] if none is known. */
   of(name: string): Promise<string[]>
   /** The texts of this name; null if this server did not answer. */
   texts(server: string, name: string): Promise<string[] | null>
@@ -20,7 +20,7 @@ const orNone = (error: unknown): string[] => {
 
 const addressesOf = async (host: string): Promise<string[]> => {
   const [four, six] = await Promise.all([resolve4(host).catch(() => []), resolve6(host).catch(() => [])])
-  // Machines without IPv6 would wait for every other one.
+  // Machines without IPv6 would time out on every second address.
   return four.length > 0 ? four.slice(0, 2) : six.slice(0, 2).map((address) => `[${address}]`)
 }
 
