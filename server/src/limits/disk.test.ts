@@ -40,7 +40,7 @@ test('what builds of one organization have in common counts once, also the image
   const step = image('step', 130, 'base')
   const use = imageUse([base, step, image('one', 135, 'step', tag('one')), image('two', 150, 'step', tag('two'))])
   assert.equal(use.get(ours), 100 + 30 + 5 + 20)
-  // A parent that is gone tells nothing: all of the image counts.
+  // A parent that no longer exists has an unknown size: all of the image counts.
   assert.equal(imageUse([image('one', 135, 'step', tag('one'))]).get(ours), 135)
 })
 

@@ -1,8 +1,8 @@
 /**
  * Disk space. Images are counted per organization: a deployment that would build or pull more is refused when it is
  * requested, and again before it does. Free space on the disks of the engine and of the data directory is reported in
- * /metrics and, if it is less than the reserve, in the log. Volumes are not measured: their engines limit them, or cannot. If
- * the engine cannot say how large its images are, nobody is refused.
+ * /metrics and, if it is less than the reserve, in the log. Volumes are not measured: their engines limit them, or
+ * cannot. If the engine cannot report the size of its images, nothing is refused.
  */
 import { statfs } from 'node:fs/promises'
 import { waitAtMost } from '../lib/concurrency/waiting.ts'
@@ -45,7 +45,7 @@ export interface DiskParts extends WorkParts {
   images: ((signal: AbortSignal) => Promise<ListedImage[]>) | null
   /** Folders on the disks to be watched. */
   folders(): Promise<Partial<Record<FreeSpace['place'], string>>>
-  /** 0 is no limit. */
+  /** 0: no limit. */
   diskGb: number
   reserveMb: number
 }

@@ -6,7 +6,7 @@ import { ApiError } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
 import { textLockSql } from '../store/locks.ts'
 
-/** 0 is no limit. */
+/** 0: no limit. */
 export interface Limits {
   services: number
   /** Memory and CPU of all instances that its services may have. */
@@ -18,25 +18,25 @@ export interface Limits {
   queued: number
   /** Images built or pulled for it. */
   diskGb: number
-  /** Open at once, of the whole organization and of one token or account. */
+  /** Streams open at once, for the whole organization and for one token or account. */
   streams: number
   streamsPerToken: number
   /** Clusters with a Docker engine of their own. */
   engines: number
   /** Hosts with a certificate. */
   certificates: number
-  /** What is pushed to this server: in one repository, and in all of the organization. */
+  /** Repositories pushed to this server: the largest one, and all of the organization. */
   repositoryMb: number
   repositoriesMb: number
   /** Mirrors of git repositories, on each server. */
   mirrorsMb: number
-  /** Environments made for pull requests, of one project. */
+  /** Environments made for pull requests, per project. */
   previews: number
-  /** Ports of this machine that its services hold. */
+  /** Ports of this machine that its services use. */
   ports: number
 }
 
-/** Of a range of ports: a tenth, and at least ten. */
+/** The default for a range of ports: a tenth, and at least ten. */
 export const usualPorts = ({ first, last }: { first: number; last: number }): number =>
   Math.max(10, Math.floor((last - first + 1) / 10))
 
@@ -56,7 +56,7 @@ export const usualLimits: Limits = Object.freeze({
   repositoriesMb: 10_240,
   mirrorsMb: 20_480,
   previews: 5,
-  // Of the usual range; the settings have that of theirs.
+  // For the default range; the settings compute it for theirs.
   ports: 276,
 })
 
@@ -81,7 +81,7 @@ export const limitSettings: Readonly<Record<keyof Limits, string>> = Object.free
 
 export const limitNames = Object.keys(limitSettings) as (keyof Limits)[]
 
-/** What a limit is about, and what helps besides raising it. */
+/** What each limit counts, and how to stay below it besides raising it. */
 const words: Readonly<Record<keyof Limits, readonly [what: string, way: string]>> = {
   services: ['services in an organization', 'Delete some'],
   memoryMb: ['MB of memory for all instances of an organization', 'Lower memory or max_running_instances'],
@@ -117,8 +117,8 @@ export const limitReached = (limit: keyof Limits, most: number, wanted: number):
   new ApiError(409, limitCode, limitSentence(limit, most, wanted))
 
 /**
- * Serializes the changes of an organization that a limit is about until the end of the transaction: of two that want
- * the last place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
+ * Serializes an organization's changes that a limit counts until the end of the transaction: of two that need the last
+ * place, the second sees the first. Take it last in a transaction, to avoid deadlocks.
  */
 export const takeTurns = async (
   tx: Queryable,

@@ -1,4 +1,4 @@
-/** Room for published ports: how many ports of this machine the services of one organization hold. */
+/** Room for published ports: how many ports of this machine the services of one organization use. */
 import type { Queryable } from '../store/database.ts'
 import { type Limits, limitReached, takeTurns } from './limits.ts'
 

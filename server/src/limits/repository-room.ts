@@ -1,4 +1,4 @@
-/** Room for what is pushed to this server: in one repository, and in all of an organization. */
+/** Room for repositories pushed to this server: the size of one, and of all of an organization. */
 import type { Queryable } from '../store/database.ts'
 import { type Limits, limitReached, takeTurns } from './limits.ts'
 

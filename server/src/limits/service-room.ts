@@ -26,7 +26,7 @@ export const readServiceUse = async (db: Queryable, organizationId: string): Pro
 const changeSql = `select ${sums} from node n, size_of_service(n.spec) where n.id = any($1)`
 const beforeSql = `select ${sums} from unnest($1::jsonb[]) as spec, size_of_service(spec)`
 
-/** What a change has added; `previous` are the configurations that the services had, none for new ones. */
+/** The growth caused by a change; `previous` are the former configurations of the services, none for new ones. */
 const readGrowth = async (
   tx: Queryable,
   serviceIds: readonly string[],
@@ -88,7 +88,7 @@ export const countRelease = async (
       throw new DeploymentError(limitCode, limitSentence(limit, limits[limit], use[limit]))
 }
 
-/** What the service takes, whatever was counted for it meanwhile. */
+/** Sets the size of the service to its present one, replacing any that was counted for it. */
 export const measure = async (tx: Queryable, serviceId: string): Promise<void> => {
   await tx.query('select measure_service($1)', [serviceId])
 }
