@@ -145,7 +145,7 @@ test('a name that moves to a refused address after it was looked at gets nothing
   const registry = await start()
   const port = new URL(`http://${trap.host}`).port
   let looked = 0
-  // Allowed at the first look, then not: whoever looks once connects to what was allowed.
+  // The first lookup is allowed, the next is not: code that resolves only once connects to the allowed address.
   const moving = outboundOf(async () => [{ address: looked++ === 0 ? '127.0.0.1' : '127.0.0.2' }])
   const access = accessOf(registry, {
     repository: 'moving.test/team/app',

@@ -100,7 +100,7 @@ export const explain = (access: ImageAccess, error: unknown, done: 'pulled' | 'p
     : refusal(access, 'image_unreachable', `its registry cannot be used (${error.message.replace(/\.$/, '')})`, error)
 }
 
-/** Throws for a name that could lead to anything but a manifest. */
+/** Throws for a name whose URL could be anything other than a manifest's. */
 export const originOf = (access: ImageAccess): URL => {
   const { host, name } = splitHost(access.repository)
   const origin = access.origin ?? URL.parse(`https://${host}`)
@@ -123,7 +123,9 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   return { digest, mediaType: typeOf(answer), bytes }
 }
 
-/** What the registry says without sending the manifest, which some count as a pull; null if it does not say. */
+/**
+ * The digest from a request without the manifest, which some registries count as a pull; null if the answer has none.
+ */
 const headDigest = async (session: RegistrySession, name: string, tag: string): Promise<string | null> => {
   const headers = { accept: acceptedTypes }
   const answer = await session.open('HEAD', `/v2/${name}/manifests/${tag}`, { maxBytes: maxManifestBytes, headers })

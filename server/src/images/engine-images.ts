@@ -108,7 +108,7 @@ export const createEngineImages = (engine: Engine) => {
         if (!isEngineError(error, 404, 409)) throw error
       }
     },
-    /** The names of what an organization pulled. */
+    /** The names of an organization's pulled images. */
     async tagsOf(organizationId: string): Promise<string[]> {
       const prefix = tagPrefix(organizationId)
       const rows = await list({ reference: [prefix] })

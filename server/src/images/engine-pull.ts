@@ -125,12 +125,12 @@ export const createEnginePull = (engine: EngineImages, pullThrough: PullThrough,
     // Without one the engine would follow the registry to any token service.
     const headers = registryAuth({ registrytoken: told.kind === 'token' ? told.token : 'none' })
     const { digest } = asked.manifest
-    // What it fetches by itself is not visible here.
+    // Blobs that the engine fetches by itself cannot be seen here.
     await possession.prove(organizationId, asked, signal)
     return take(`${repository}@${digest}`, name, () => engine.pull(repository, digest, signal, headers))
   }
 
-  /** Returns the engine's id of what now has the name `name`. */
+  /** Returns the engine's id of the image that is now named `name`. */
   return async (access: ImageAccess, asked: AskedImage, name: string, signal: AbortSignal): Promise<string> => {
     if (!isLocal) return direct(access, asked, name, signal)
     try {

@@ -1,11 +1,10 @@
 /**
  * Images of registries, kept on the engine per organization.
  *
- * Promises: a registry is asked with the organization's own login before anything of it is used, by our own client and
- * under the policy for outgoing requests; the engine sees no credential and chooses no address. What is pulled has a
- * name of its organization on the engine, and no other.
- * Does not know: services, releases and the database.
- * If the process dies: a pull ends with it; its temporary name is removed at the next start.
+ * Promises: a registry is asked with the organization's own login before any of its images is used, by our own client
+ * and under the policy for outgoing requests; the engine sees no credential and chooses no address. A pulled image has
+ * a name of its organization on the engine, and no other. Does not know: services, releases and the database. If the
+ * process dies: a pull ends with it; its temporary name is removed at the next start.
  */
 import type { Secret } from '../lib/secret.ts'
 
@@ -27,7 +26,7 @@ export interface HeldImage {
   reference: string
 }
 
-/** A registry that an organization has a login for, or uses without one. */
+/** An organization's login for a registry, or its use of one without a login. */
 export interface RegistryLogin {
   origin: URL
   login: ImageAccess['login']
@@ -50,8 +49,8 @@ export interface OrganizationImages {
    */
   pull(access: ImageAccess, progress: (text: string) => void, signal: AbortSignal): Promise<HeldImage>
   /**
-   * The engine's id of what this organization pulled with this immutable reference; null if it did not. Asks no
-   * registry.
+   * The engine's id of the image that this organization pulled with this immutable reference; null if it did not. Asks
+   * no registry.
    */
   held(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
   /**
@@ -65,15 +64,15 @@ export interface OrganizationImages {
     signal: AbortSignal,
   ): Promise<string>
   /**
-   * Assigns what the engine has under this reference to the organization: for what was pulled before images had
-   * organizations. Only for references of its own releases. Null if the engine has no such image.
+   * Assigns the engine's image with this reference to the organization: for images that were pulled before they
+   * belonged to organizations. Only for references of its own releases. Null if the engine has no such image.
    */
   adopt(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
-  /** The ids of the organizations that the engine has something for. */
+  /** The ids of the organizations that have images on the engine. */
   owners(): Promise<string[]>
-  /** Removes the names of what an organization no longer needs; images in use stay on the engine. */
+  /** Removes the names of images that an organization no longer needs; images in use stay on the engine. */
   drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
-  /** The same for everything that it pulled, does not need, and has not used for so long. */
+  /** The same for all images that it pulled, does not need, and has not used for so long. */
   sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
 }

@@ -126,7 +126,7 @@ const platformOf = (value: unknown): Platform => {
 }
 
 const parseIndex = ({ manifests, layers }: Record<string, unknown>): Parsed => {
-  // What one reader sees as an index and another as an image is refused.
+  // A manifest that one reader could take for an index and another for an image is refused.
   if (!Array.isArray(manifests) || layers !== undefined) return refuse('its manifest is not valid')
   return {
     kind: 'index',
@@ -149,7 +149,7 @@ export const parseManifest = ({ bytes, mediaType }: Manifest): Parsed => {
     : refuse('its manifest has a type that engines do not support')
 }
 
-/** The engine's own and the plainest first. */
+/** The engine's own variant first, then the plainest. */
 const variantRank: Record<string, readonly string[]> = {
   arm64: ['', 'v8'],
   arm: ['v7', 'v6', 'v5', ''],
@@ -168,7 +168,7 @@ export const choosePlatform = (parsed: Parsed & { kind: 'index' }, architecture:
   return best.digest
 }
 
-/** What is fetched for an image; refused if it is too large. */
+/** The blobs of an image; throws if they are too large. */
 export const blobsOf = ({ config, layers }: Parsed & { kind: 'image' }, maxMb: number): Blobs => {
   if (layers.length > maxLayers) refuse(`it has more than ${maxLayers} layers`)
   if (config.size > maxConfigBytes) refuse(`its configuration is larger than ${maxConfigBytes >> 20} MB`)

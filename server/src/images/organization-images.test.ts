@@ -83,7 +83,7 @@ const isHeld = async (name: string): Promise<boolean> => {
 const namesOf = async (imageId: string): Promise<string[]> => {
   const { RepoTags, RepoDigests } = await engine.call<Row>('GET', `/images/${imageId}/json`)
   const tags = RepoTags ?? []
-  // With the containerd store a name with a tag is also there with the image's digest.
+  // With the containerd store a name with a tag is also listed with the image's digest.
   const twice = tags.map((tag) => `${splitTag(tag).name}@${imageId}`)
   const names = [...tags, ...(RepoDigests ?? []).filter((name) => !twice.includes(name))]
   return names.filter((name) => !name.startsWith('<none>'))

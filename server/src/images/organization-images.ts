@@ -145,7 +145,7 @@ export const markOf = (ownerId: string): string =>
 const missing = (image: string, why: string, cause?: unknown) =>
   new DeploymentError('image_missing', `Image ${image} does not exist${why}.`, { cause })
 
-/** Asks until somebody knows the architecture, then never again. */
+/** Asks until the architecture is known, then never again. */
 const createArchitecture = (engine: EngineImages) => {
   let known: Promise<string> | undefined
   return (): Promise<string> => {
@@ -205,7 +205,7 @@ const createPull = (parts: Parts) => {
   return { pull, resolve, close: pulls.close }
 }
 
-/** What the operator loaded into the engine, if the registry itself fails. */
+/** Uses an image that the operator loaded into the engine, if the registry itself fails. */
 const createFallback =
   ({ engine, heldImages, engineImages }: Parts) =>
   async (access: ImageAccess, error: unknown, progress: Progress, signal: AbortSignal): Promise<HeldImage> => {

@@ -39,7 +39,7 @@ const part = (bytes: Buffer, from: number): OutboundStream =>
 
 const nameOf = ({ repository }: Ticket): string => repository.slice(registry.address.length + 1)
 
-/** As it stands: nothing tidies the path up on its way. */
+/** Sends the path as it is: nothing normalizes it on the way. */
 const get = (
   path: string,
   { method = 'GET', headers = {} }: { method?: string; headers?: Record<string, string> } = {},

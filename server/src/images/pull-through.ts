@@ -24,7 +24,7 @@ export interface Ticket {
   repository: string
   /** Fires with the upstream failure if the engine need not retry. */
   failed: AbortSignal
-  /** Whether anybody has asked for it. */
+  /** Whether it was requested at all. */
   wasAsked(): boolean
   /** The blobs that the engine got completely and whose digests match. */
   served: ReadonlySet<string>

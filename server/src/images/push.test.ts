@@ -50,7 +50,7 @@ const accessOf = (
   ...more,
 })
 
-/** Large ones go on as they are read, small ones wait until the archive says what they are. */
+/** Large layers are passed on while they are read; small ones wait until the archive lists them. */
 const [large, small] = [randomBytes(5 << 20), randomBytes(1000)]
 
 interface Saved {
@@ -120,7 +120,7 @@ const archiveOf = ({ files }: Saved): Readable => {
 }
 const opening = (saved: Saved) => async () => archiveOf(saved)
 
-/** What the registry has under a digest, layer by layer, as whoever pulls it gets it. */
+/** Layers that the registry has under a digest, in order, as a client pulls them. */
 const pulled = async (access: ImageAccess, digest: string): Promise<Buffer[]> => {
   const asked = await askRegistry(
     outbound,

@@ -1,11 +1,11 @@
 /**
- * Brings an image that an engine built to a registry, by our own client and with the organization's login: the engine
+ * Pushes an image that an engine built to a registry, by our own client and with the organization's login: the engine
  * sees no credential and chooses no address.
  *
- * Promises: the registry has the image whole, under the digest that is returned, when a push resolves; the password goes
- * only where a `RegistrySession` sends it; a registry that stays silent, or answers nonsense, ends it. What is there
- * already is not sent again. When the process dies, the registry drops what was begun.
- * Does not know: services, clusters and the database.
+ * Promises: the registry has the whole image, under the digest that is returned, when a push resolves; the password is
+ * sent only where a `RegistrySession` sends it; a registry that does not answer, or answers nonsense, ends it.
+ * Existing blobs are not sent again. When the process dies, the registry drops unfinished uploads. Does not know:
+ * services, clusters and the database.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { Readable, Transform } from 'node:stream'
@@ -51,7 +51,7 @@ const layerType = 'application/vnd.docker.image.rootfs.diff.tar'
 const maxAnswerBytes = 64 << 10
 const longestAddress = 4096
 const silenceMs = 60_000
-/** One that is forgotten is compressed and asked for once more. */
+/** A forgotten layer is compressed and looked up once more. */
 const mostKnown = 10_000
 
 const finish = async <T extends OutboundStream>(answer: T): Promise<T> => {
@@ -136,7 +136,7 @@ const counting = (hash: Hash, onBytes: (count: number) => void = () => {}): Tran
     },
   })
 
-/** The first bytes, and all of them. */
+/** Returns the first bytes, and a stream of all of them. */
 const lookInto = async (bytes: AsyncIterable<Buffer>): Promise<{ head: Buffer; all: AsyncIterable<Buffer> }> => {
   const reader = bytes[Symbol.asyncIterator]()
   const first = await reader.next()
@@ -153,7 +153,7 @@ const compressions: [Buffer, string][] = [
   [Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), 'application/vnd.oci.image.layer.v1.tar+zstd'],
 ]
 
-/** A layer as it is stored: compressed, if it is not. `digest` and `size` are known when it was read. */
+/** A layer as it is stored: compressed, if it was not. `digest` and `size` are known after it was read. */
 const storedForm = async (bytes: AsyncIterable<Buffer>, signal: AbortSignal) => {
   const { head, all } = await lookInto(bytes)
   const compressed = compressions.find(([mark]) => head.subarray(0, mark.length).equals(mark))
@@ -163,7 +163,7 @@ const storedForm = async (bytes: AsyncIterable<Buffer>, signal: AbortSignal) => 
     size += count
   })
   const parts = compressed === undefined ? [counting(own), createGzip({ level: constants.Z_BEST_SPEED })] : []
-  // Whoever reads `out` is told of a failure by it.
+  // The reader of `out` gets the failure from it.
   pipeline([Readable.from(all), ...parts, out], { signal }).catch(() => {})
   let digest: string | undefined
   const digestNow = (): string => {

@@ -1,9 +1,9 @@
 /**
- * An image as an engine saves it (`docker save`), read once from the beginning to the end: its layers go on to whoever
- * takes them as they come, for engines write them before they say which of them the image is made of.
+ * An image as an engine saves it (`docker save`), read once from beginning to end: layers are passed on while they are
+ * read, because engines write them before the list of those that belong to the image.
  *
- * Promises: the configuration is that of the image that was asked for, and its layers are those that it names. Of an
- * engine on somebody else's machine, too: what is kept in memory is limited, and what does not fit together is refused.
+ * Promises: the configuration is that of the requested image, and its layers are those that it names. Safe for engines
+ * on untrusted machines too: memory is bounded, and inconsistent archives are refused.
  */
 import { posix } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -11,9 +11,9 @@ import { extract } from 'tar-stream'
 import { readJson } from '../lib/foreign-text/read-json.ts'
 import { digestOf, ImageRefused, maxConfigBytes, maxLayers } from './manifest.ts'
 
-/** A layer where it was taken to. */
+/** A stored layer. */
 export interface TakenLayer {
-  /** `sha256:…` of what was stored, and its size. */
+  /** `sha256:…` of the stored bytes, and their size. */
   digest: string
   size: number
   mediaType: string
@@ -31,7 +31,7 @@ interface SavedImage {
 type TakeLayer = (name: string, bytes: AsyncIterable<Buffer>) => Promise<TakenLayer>
 
 const mostEntries = 2000
-/** Kept until the archive says what they are. */
+/** Small entries, kept until the archive lists what they are. */
 const mostKeptBytes = 64 << 20
 
 const refuse = (what: string): never => {
@@ -95,7 +95,10 @@ const readList = ({ small }: Contents): { config: string; layers: string[] } => 
   return { config: first.Config, layers: layers.map(String) }
 }
 
-/** Of an image by the digest of its configuration, or of a manifest in the archive: see `pinnedReference`. */
+/**
+ * Whether this is the image with the given digest of its configuration, or of a manifest in the archive: see
+ * `pinnedReference`.
+ */
 const isOf = ({ small }: Contents, imageId: string, config: Buffer): boolean => {
   const manifest = small.get(`blobs/${imageId.replace(':', '/')}`)
   return digestOf(config) === imageId || (manifest !== undefined && digestOf(manifest) === imageId)
