@@ -1,7 +1,7 @@
 /**
- * What streams of one process share. First, subscriptions to changes of an environment's status: one LISTEN, forwarded
- * to all subscribers. A database trigger (`tell_status`) notifies at commit, so code that changes a status does not have
- * to.
+ * Shared by the streams of one process. First, subscriptions to changes of an environment's status: one LISTEN,
+ * forwarded to all subscribers. A database trigger (`tell_status`) notifies at commit, so code that changes a status
+ * does not have to.
  */
 import type { Changes, OnChange, Streams } from '../api/streams.ts'
 import type { Database } from '../store/database.ts'

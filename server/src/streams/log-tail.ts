@@ -1,7 +1,7 @@
 /**
- * New lines of logs in the database, as they are written. They are read when there may be some: every 250 ms while
- * somebody writes, else only when a status of the environment changes. Streams at the same position share the reads; a
- * slow one reads at its own pace and misses nothing.
+ * New lines of logs in the database, as they are written. They are read when there may be some: every 250 ms while a
+ * log is being written, else only when a status of the environment changes. Streams at the same position share the
+ * reads; a slow one reads at its own pace and misses nothing.
  */
 import type { Parts } from '../api/parts.ts'
 import { createLoop } from '../work/loop.ts'
@@ -19,7 +19,7 @@ interface LogSource<R extends Row> {
   /** Streams with the same key share the reads. */
   key: string
   environmentId: string
-  /** What was written after a chunk, in whole chunks. */
+  /** The lines written after a chunk, in whole chunks. */
   after(chunk: string): Promise<R[]>
   /** Whether more is being written. */
   isOpen(): Promise<boolean>
@@ -110,7 +110,7 @@ const createTail = <R extends Row>(parts: TailParts, source: LogSource<R>, over:
   }
 }
 
-/** Sends a stream what is written after `chunk`, until its reader disconnects. */
+/** Sends a stream the lines written after `chunk`, until its reader disconnects. */
 export const followTail = <R extends Row>(
   parts: TailParts,
   sink: Sink,

@@ -1,4 +1,4 @@
-/** Who hears of what, and what becomes of those who miss something. */
+/** Which readers get which changes, and how readers recover that miss some. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
@@ -56,7 +56,7 @@ test('writes of every kind and live states are told, with ids and words and noth
   await hears(heard, `DEPLOYED CLUSTER ${id}`)
   await hears(heard, `CREATE ORGANIZATION/API_TOKEN ${made.body.id}`)
   await hears(heard, `DELETE ORGANIZATION/API_TOKEN ${made.body.id}`)
-  // How a deployment goes is told by the live state, which a cluster has none of.
+  // Progress of deployments is part of the live state; clusters have none.
   assert.doesNotMatch(wordsOf(heard).join(), /(DEPLOY_QUEUED|DEPLOYED) APPLICATION/)
   const variable = changesIn(heard).find(({ part }) => part === 'VARIABLE' || part === 'SECRET')
   assert.equal(variable?.environment_id, environmentId)
@@ -174,7 +174,7 @@ test('a reader that takes nothing is ended, and costs the others nothing', async
       [organizationId, ids],
     )
   const same = Array.from({ length: 900 }, newId)
-  // The same changes again and again wait once each.
+  // Repeated changes of the same thing wait only once.
   for (let round = 1; round <= 3; round += 1) {
     await write(same)
     const told = () => changesIn(heard).filter(({ id }) => id === same.at(-1)).length

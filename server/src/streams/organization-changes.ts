@@ -1,11 +1,11 @@
 /**
- * What changes in an organization, as it is committed, on whichever server: what kind of thing, its id, and what was
- * done; never its content, which a reader asks the API for. Each reader hears only of what it may see. Changes are read
- * from the audit log while somebody follows, four times a second, so that a write costs nothing more (decision 61); one
- * read serves all readers of a process.
+ * Changes in an organization, as they are committed, on whichever server: the kind of thing, its id, and what was
+ * done; never its content, which a reader gets from the API. Each reader gets only the changes that it may see.
+ * Changes are read from the audit log while there are followers, four times a second, so that writes cost nothing more
+ * (decision 61); one read serves all readers of a process.
  *
- * Nothing is kept for readers that are away: the first frame of a stream, and any after which notices may have been
- * lost, says `refetch`. A reader that takes its frames too slowly is ended, and begins again with `refetch`.
+ * Nothing is kept for disconnected readers: the first frame of a stream, and any after which notices may have been
+ * lost, says `refetch`. The stream of a reader that is too slow is ended; it begins again with `refetch`.
  */
 
 import type { Area, Place } from '../api/auth/permissions.ts'
@@ -43,22 +43,22 @@ type Locations = ReadonlyMap<string, Located>
 interface Follower {
   principal: Principal
   sink: Sink
-  /** By what they are about, so that the same change waits once. */
+  /** By subject, so that repeated changes wait only once. */
   waiting: Map<string, Change>
   refetch: boolean
   busy: boolean
 }
 
 const periodMs = 250
-/** A row is read when it is committed: as long after it was written as its transaction may take. */
+/** A row becomes readable when it is committed: as long after it was written as its transaction may take. */
 const overlapSeconds = 10
-/** Different changes that wait for one reader, or for the database to say where they are. */
+/** Different changes that wait for one reader, or for the database to locate them. */
 const mostWaiting = 1000
 
 const tooSlow = 'You read more slowly than things change: connect again.'
 const away = 'Changes are temporarily unavailable: connect again.'
 
-/** Of the organization itself; everything else is in a project. */
+/** Kinds that belong to the organization itself; everything else is in a project. */
 const areas: Readonly<Record<string, Area>> = {
   ORGANIZATION: 'resources',
   CLUSTER: 'clusters',
@@ -74,11 +74,11 @@ const areaOf = ({ kind, part }: Change): Area => {
   return areas[kind] ?? 'projects'
 }
 
-/** The id that says where it is: not every audit row does. */
+/** The id by which the change can be located: not every audit row has one. */
 const anchorOf = ({ kind, id, project_id: projectId, environment_id: environmentId }: Change): string | null =>
   areas[kind] === undefined ? (environmentId ?? (projectId === null || kind === 'ENVIRONMENT' ? id : projectId)) : null
 
-/** What a reader is told of a change: itself, that something in its project changed, or nothing. */
+/** The change as a reader may see it: the change itself, that something in its project changed, or nothing. */
 const shownTo = (principal: Principal, change: Change, locations: Locations): Change | null => {
   const area = areaOf(change)
   if (area !== 'projects') {
@@ -107,7 +107,10 @@ const locationsSql = `select n.id, n.organization_id as "organizationId",
   from node n left join node e on e.id = n.parent_id and e.kind = 'environment'
   where n.id = any($1) and (n.kind in ('project', 'environment') or e.id is not null)`
 
-/** Changes of these organizations since $2 that are not in $3. Of services, words of $4 tell of states, as live states do. */
+/**
+ * Changes of these organizations since $2 that are not in $3. For services, the event types $4 are left out: they are
+ * reported as live states.
+ */
 const noticesSql = `select id as event_id, organization_id, target_type as kind, sub_target_type as part,
     event_type as verb, target_id as id, project_id, environment_id
   from event where organization_id = any($1) and created_at > $2::timestamptz - interval '${overlapSeconds} s'
@@ -134,7 +137,7 @@ type HubParts = Pick<Parts, 'clock' | 'database' | 'log' | 'streams' | 'work'>
 
 /** Reads what was committed in these organizations since it read last, each row once. */
 const createReading = (database: HubParts['database']) => {
-  /** Rows that were read, by id, each with the reading in which it was. */
+  /** The rows already read, by id, each with the number of its reading. */
   const known = new Map<string, number>()
   let since: string | undefined
   let readings = 0
@@ -205,7 +208,7 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
     if (notices.length > mostWaiting) return refetchAll()
     if (notices.length + statuses.size === 0) return
     const found = new Map(notices.map((notice) => [`${notice.organization_id} ${keyOf(notice)}`, notice]))
-    // What comes meanwhile waits for the next turn.
+    // Changes that arrive meanwhile wait for the next turn.
     const changed = statuses
     statuses = new Set()
     const ids = new Set([...changed, ...[...found.values()].flatMap((each) => anchorOf(each) ?? [])])

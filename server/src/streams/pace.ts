@@ -1,13 +1,12 @@
 /**
- * How fast the lines of live logs are handed on: those of one organization together, however many of its streams read them,
- * and a few at a turn of the event loop. What prints faster waits, as for a reader that is slow. Nothing is left behind if
- * the process dies.
+ * Limits the rate at which lines of live logs are sent: for all streams of one organization together, a few lines at
+ * each turn of the event loop. Faster output waits, as for a slow reader. Nothing is left behind if the process dies.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../lib/time/clock.ts'
 
 export interface Pace {
-  /** Resolves when so many more may be handed on, to one stream after the other; at once when aborted. */
+  /** Resolves when so many more may be sent, one stream after the other; at once when aborted. */
   take(count: number, signal: AbortSignal): Promise<void>
 }
 

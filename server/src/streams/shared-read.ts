@@ -22,9 +22,9 @@ export interface View<T, Shown = unknown> {
 export interface Shared<T> {
   /** Null if it no longer exists: all streams end. `sweep`: what it has cached may be stale. */
   read(sweep: boolean): Promise<T | null>
-  /** Read at least this often, for what changes without a notice. */
+  /** The longest time between two reads, for data that changes without a notice. */
   everyMs?: number
-  /** Calls back on each change from now on; the returned function ends that. */
+  /** Calls back on each change from now on; the returned function unsubscribes. */
   subscribe(changed: () => void): Promise<() => void>
 }
 
@@ -44,7 +44,7 @@ interface Follower<T> {
   view: View<T>
   /** The first read that it may get. */
   from: number
-  /** The id of what it was sent last. */
+  /** The id of the last frame that it was sent. */
   has: string | undefined
   busy: boolean
 }
@@ -148,8 +148,8 @@ const createSource = <T>(
 }
 
 /**
- * Sends a stream what `shared` reads until its reader disconnects. Streams with the same key share the reads. `has` is
- * the id of what the reader already has from a lost connection.
+ * Sends a stream the results of `shared` until its reader disconnects. Streams with the same key share the reads.
+ * `has` is the id of the last frame that the reader has from a lost connection.
  */
 export const followShared = <T>(
   parts: SourceParts & Pick<Parts, 'streams'>,

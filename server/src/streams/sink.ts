@@ -14,7 +14,7 @@ const gatheredLength = 64 * 1024
 export interface Sink {
   /** Aborted when the reader disconnects. */
   gone: AbortSignal
-  /** Resolves when there is room for more. What is sent to a disconnected reader is lost. */
+  /** Resolves when there is room for more. Texts sent to a disconnected reader are lost. */
   send(text: string, id?: string): Promise<void>
   /** Ends the stream; `problem` says why if it ends early. */
   end(problem?: string): void
@@ -24,7 +24,7 @@ export interface Sink {
 export const endAway = (sink: Sink, what: 'log' | 'status' | 'cluster'): void =>
   sink.end(`The ${what} is temporarily unavailable: connect again.`)
 
-/** What a client already has from before its connection broke. */
+/** The id of the last event that the client received before its connection broke. */
 export const lastEventId = ({ headers }: Context): string | undefined => headers['last-event-id'] as string | undefined
 
 /** Takes over the response and starts the events; `welcome` is sent as a comment first. */
