@@ -1,4 +1,4 @@
-/** What is asked of a whole environment or of some of its services, and what is seen of it meanwhile. */
+/** Actions on a whole environment or on some of its services, and the states that are visible meanwhile. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { containerBody, newRegistry } from '../../test/cases/container.ts'
@@ -136,7 +136,7 @@ test('a redeploy of the environment stays at the versions that are deployed; a d
   api.source.head = head
 })
 
-/** An environment whose queue stands still: its first deployment never gets ready. */
+/** An environment whose queue is blocked: its first deployment never becomes ready. */
 const newBusyPlace = async () => {
   const { environmentId } = await newPlace(api)
   const busy = await newContainer(environmentId, 'never-ready')

@@ -218,7 +218,7 @@ const chosenIds = ({ body }: Context): Chosen[] =>
     })),
   )
 
-/** What can be requested for a service besides a commit. */
+/** The version that can be requested for a service, besides a commit. */
 const asked: Record<Exclude<KindRow['asks'], 'nothing'>, Record<string, TSchema>> = {
   commit: {},
   image: { image_tag: MaybeImageTag() },

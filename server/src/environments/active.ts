@@ -1,4 +1,4 @@
-/** What an organization deploys at the moment, in all of its environments: what runs, then what waits. */
+/** All deployments of an organization, in all of its environments: running ones first, then queued ones. */
 import Type from 'typebox'
 import { type Operation, operation, organizationInPath, reading } from '../api/operations/operation.ts'
 import { OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
@@ -6,7 +6,7 @@ import { states } from '../facets/status-schema.ts'
 import { timestampSql } from '../store/tree.ts'
 import { stateOfDeployment, triggers } from './history.ts'
 
-/** Answered at most. */
+/** The most that are returned. */
 const most = 200
 
 interface Row {

@@ -78,7 +78,7 @@ const afterSql = `
     order by g.id limit ${chunksAtOnce})
   select ${lines} from l join deployment d on d.id = l.deployment_id ${joined} order by l.id, x.index`
 
-/** What was written after a chunk, in whole chunks; of all executions if none is given. */
+/** The lines written after a chunk, in whole chunks; of all executions if none is given. */
 export const readAfter = (
   db: Queryable,
   environmentId: string,

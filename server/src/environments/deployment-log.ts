@@ -82,7 +82,7 @@ const Line = Type.Object({
   message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
 })
 
-/** Of the environment's cluster. */
+/** The id of the environment's cluster. */
 export const readClusterId = async ({ db, node }: Context): Promise<string> => {
   const [row] = await db.query<{ id: string }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [node.id])
   return row!.id

@@ -137,7 +137,7 @@ const StageBody = Type.Object(
 )
 
 /**
- * The environment of the stage in the path: found by the stage's row or, for a default stage, by the environment's id,
+ * Finds the environment of the stage in the path: by the stage's row or, for a default stage, by the environment's id,
  * from which its own id is derived.
  */
 const stageInPath: Owner = {

@@ -35,7 +35,7 @@ const subTriggers: Record<string, string> = {
 
 export const triggers = ['DEPLOY', 'DELETE', 'RESTART', 'STOP', 'UNINSTALL', 'UNKNOWN', ...Object.values(subTriggers)]
 
-/** What triggered a deployment: its action, or the one that all of its services have in common. */
+/** The trigger of a deployment: its action, or the one that all of its services have in common. */
 export const triggerOf = (action: string, services: readonly { subAction: string | null }[]): string => {
   const words = new Set(services.map(({ subAction }) => subTriggers[subAction ?? ''] ?? action))
   return words.size === 1 ? [...words][0]! : action

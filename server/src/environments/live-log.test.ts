@@ -30,7 +30,7 @@ const equals = (heard: () => Json[], environmentId: string) =>
     what: 'the stream to be what is read',
   })
 
-/** Puts one more line at the end of a log, as a worker does. */
+/** Appends a line to a log, as a worker does. */
 const say = (environmentId: string, text: string) =>
   database.query(
     `insert into deployment_log (deployment_id, step, lines)
@@ -122,7 +122,7 @@ test('streams that are equally far share the reads, and lines that are written a
     log.line('run', `line ${n}`)
     await log.flush()
   }
-  // Awake all the time: a line that becomes visible after a later one would be passed over.
+  // Awake all the time: a line that becomes visible after a later one would be missed.
   const writing = Promise.all(Array.from({ length: 60 }, (_, n) => write(n)))
   for (let n = 0; n < 20; n += 1) await wake(environmentId)
   await writing

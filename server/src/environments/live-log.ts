@@ -36,7 +36,7 @@ const followLog = async (
     from === null
       ? await readLast(parts.database, node.id, execution, maxLines)
       : await readAfter(parts.database, node.id, execution, String(BigInt(from.chunk) - 1n))
-  // Lines that came after the first of the two reads are left to the next.
+  // Lines that were written after the first of the two reads are left to the next.
   const there = rows.filter((row) => BigInt(row.chunk) <= BigInt(end) && (from === null || isAfter(row, from)))
   if (there.length > 0) await sendRows(there)
   const reached =

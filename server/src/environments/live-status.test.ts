@@ -5,7 +5,7 @@ import { type Heard, hearEvents, hearSocket, lastThat } from '../../test/support
 import { until } from '../../test/support/until.ts'
 import { usualLimits } from '../limits/limits.ts'
 
-// One token watches more often here than anybody may usually.
+// One token follows more streams here than a token may by default.
 const api = await startApi({ settings: { limits: { ...usualLimits, streams: 0, streamsPerToken: 0 } } })
 const { call, token, url, organizationId } = api
 
@@ -19,7 +19,10 @@ const states = (heard: Heard, of: (frame: Json) => string): string[] =>
 
 const path = ['READY', 'DEPLOYMENT_QUEUED', 'BUILDING', 'DEPLOYING', 'DEPLOYED']
 
-/** What a watcher may see of a deployment: some may be too short to be seen, none comes out of order, the ends are there. */
+/**
+ * The states of a deployment that a follower may see: short ones may be missed, none is out of order, the final ones
+ * are always seen.
+ */
 const goesThrough = (seen: string[]): void => {
   assert.deepEqual(
     seen,

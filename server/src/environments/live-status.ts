@@ -64,7 +64,7 @@ const readEnvironments = async (db: Queryable, projectId: string): Promise<Place
   return rows.map(({ id, mode, clusterId }) => ({ id, place: { projectId, mode, clusterId } }))
 }
 
-/** Every environment of a project with what `readOne` returns for it; only changed ones are read again. */
+/** Every environment of a project with the result of `readOne`; only changed ones are read again. */
 export const ofProject = <T>(
   { database, streams }: Parts,
   projectId: string,

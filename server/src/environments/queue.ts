@@ -1,6 +1,6 @@
 /**
- * Deployment requests: those that wait, by service and by environment, and each one by itself. What runs has an
- * execution: it is in the histories, and no longer here.
+ * Deployment requests: those that are queued, by service and by environment, and each one by itself. A running one has
+ * an execution: it is in the histories, and no longer here.
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'

@@ -150,7 +150,7 @@ interface Known {
 
 const actions = new Set(['DEPLOY', 'RESTART', 'STOP', 'DELETE'])
 
-/** What the record of a kind has besides state and instances. */
+/** The fields that the record of a kind has besides state and instances. */
 const ownFields = ({ kind, status }: Known): object => {
   const { action, sub_action } = status.status_details
   const triggered = { action: actions.has(action) ? action : 'DEPLOY', sub_action }

@@ -51,8 +51,8 @@ const readLast = async (db: Queryable, environmentId: string): Promise<{ last?: 
 }
 
 /**
- * What actions on the environment leave as it is does not hide how they ended: an environment is STOPPED though a
- * skipped service runs.
+ * Services that an action on the environment skips do not hide its result: an environment is STOPPED though a skipped
+ * service runs.
  */
 const stateOfServices = (services: Found): string => {
   const statesOf = (some: Found): string => environmentStateOf(some.map(({ status }) => status.state))
@@ -79,7 +79,7 @@ export interface EnvironmentRead {
   services: Found
 }
 
-/** Of the first of its services that has one. */
+/** The error of the first service that has one. */
 const errorOf = (services: Found): Pick<ServiceStatus, 'error'> => {
   const error = services.find(({ status }) => status.error !== undefined)?.status.error
   return error === undefined ? {} : { error }
@@ -143,7 +143,7 @@ const stageStatusOf = (services: Found): string => {
   return states.includes('SUCCESS') ? 'DONE' : 'SKIPPED'
 }
 
-/** A stage lasts as long as its slowest service; unknown while one of them is under way. */
+/** A stage lasts as long as its slowest service; null while one of them is in progress. */
 export const stageSteps = (stageId: string, services: readonly Pick<Found[number], 'status'>[]) => {
   const durations = services.map(({ status }) => status.steps?.total_duration_sec ?? null)
   const known = durations.filter((each) => each !== null)
