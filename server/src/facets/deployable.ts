@@ -1,4 +1,4 @@
-/** What can be done with a service that runs: deploy, redeploy, restart, stop, delete, and reading its status. */
+/** Actions on a service that runs: deploy, redeploy, restart, stop, delete, and reading its status. */
 import Type, { type TObject } from 'typebox'
 import {
   type Context,
@@ -66,13 +66,13 @@ const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStat
 
 interface Removal {
   summary: string
-  /** Of a delete. */
+  /** The query of a delete. */
   query: TObject
-  /** Of a delete and an uninstall. */
+  /** The query of a delete and an uninstall. */
   endingQuery: TObject
   /** A delete that keeps the configuration is an uninstall. */
   keepsConfiguration(query: Context['query']): boolean
-  /** Skips what the service runs at its end. */
+  /** Whether to skip the commands that the service runs when it ends. */
   skipsEnding(query: Context['query']): boolean
 }
 
@@ -81,7 +81,7 @@ interface DeployableOptions {
   deployBody?: TObject
   /** False if there is nothing to stop. */
   stops?: boolean
-  /** What a deploy and a redeploy take in their query. */
+  /** The query of a deploy and a redeploy. */
   deployQuery?: TObject
   /** Throws an `ApiError` for an invalid deploy; returns false if there is nothing to do. */
   mayDeploy?(context: Context): Promise<boolean>

@@ -26,13 +26,13 @@ const tagPattern = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|sha256:[0-9a-f]{64})'
 export const ImageTag = () =>
   Text(128, { pattern: `^${tagPattern}$`, description: 'A tag, or a digest: `sha256:` and 64 hexadecimal digits.' })
 
-/** What a deploy may specify; '' and null mean unspecified. */
+/** The version that a deploy may specify; '' and null mean unspecified. */
 export const MaybeImageTag = () => Maybe(Nullable(Text(128, { pattern: `^${tagPattern}?$` })))
 
 /** The version of a chart; '' and null mean the configured one. */
 export const MaybeChartVersion = () => Maybe(Nullable(Text(128)))
 
-/** Of deletes. */
+/** For deletes. */
 export const SkipReconcile = Type.Object({
   skipReconcile: Maybe(
     Discarded(
@@ -119,7 +119,7 @@ export const noteCancel = async (
   await writeAudit(tx, context.principal.organizationId, target, { ...audit, eventType: 'TRIGGER_CANCEL' })
 }
 
-/** What a request would do; nothing is written or done. */
+/** The effect of a request; nothing is written or done. */
 export const planFor = async ({ parts, db, principal }: Context, wish: ActionRequest): Promise<OtherAnswer> => {
   const { organizationId } = principal
   return new OtherAnswer(await parts.deployments.plan(db, { wholeEnvironment: false, ...wish, organizationId }))

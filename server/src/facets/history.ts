@@ -19,7 +19,7 @@ export const Paging = Type.Object({
   page: Maybe(Whole(1, 100_000, { default: 1 })),
 })
 
-/** Of the older forms: instead of by number, a page can be named by the last entry of the one before. */
+/** For the older forms: a page can be given by the last entry of the one before, instead of by number. */
 export const OldPaging = Type.Object({
   ...Paging.properties,
   startId: Maybe(Uuid({ description: 'The id of an entry: the page begins after it, and is empty if there is none.' })),
@@ -113,7 +113,7 @@ export const seconds = (alias: string): string =>
   `greatest(0, round(extract(epoch from coalesce(${alias}.finished_at, clock_timestamp())
     - coalesce(${alias}.started_at, ${alias}.created_at))))::int`
 
-/** What still waits is in the queue; clients show both lists as one. */
+/** Deployments still waiting are in the queue; clients show both lists as one. */
 export const begun = (alias: string): string => `${alias}.state <> 'QUEUED'`
 
 const serviceColumns = `w.deployment_id as "deploymentId", d.environment_id || '-' || d.execution_number as "executionId",

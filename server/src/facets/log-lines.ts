@@ -6,7 +6,7 @@ import type { Labels } from './logql.ts'
 import { itemOf, ownerOf, type Self } from './self.ts'
 
 export const maxTail = 1000
-/** How far back a stream that shows only some lines looks for the first of them. */
+/** How far back a filtered stream searches for its first lines. */
 export const searchedLines = 10_000
 
 /** A line, and the instance, run or deployment that printed it. */
@@ -34,7 +34,7 @@ export const asRecord = (id: string, { at, text, place, version }: ShownLine): T
   version,
 })
 
-/** What a line is selected by. */
+/** The labels of a line. */
 export const labelsOf = (
   { id, name, environmentId }: { id: string; name: string; environmentId: string },
   { level, place, version }: ShownLine,
@@ -75,7 +75,7 @@ export const asFrame =
 export const tailOf = ({ query }: Pick<Context, 'query'>): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
 interface LogReads {
-  /** What each operation does, as its summary. */
+  /** The summary of each operation. */
   summaries: { list: string; stream: string }
   list(context: Context): Promise<{ results: Type.Static<typeof LogRecord>[] }>
   stream(context: Context): Promise<void>

@@ -1,4 +1,7 @@
-/** `/service/logs` of the public websocket API: the last lines of a service and all later ones, as many and as wanted. */
+/**
+ * `/service/logs` of the public websocket API: the last lines of a service and all later ones, filtered and limited by
+ * its arguments.
+ */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts'
@@ -39,7 +42,7 @@ const sendFrames = async (context: Context, sink: Sink, query: LogQuery | null):
   }
 }
 
-/** The programs of jobs and of Terraform end, and are gone then: what they printed is read from where it is kept. */
+/** The programs of jobs and of Terraform end and are removed: their output is read from where it is stored. */
 const keepsOutput: ReadonlySet<string> = new Set(['job', 'terraform'])
 
 const sendOutput = (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {

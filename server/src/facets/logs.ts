@@ -15,12 +15,12 @@ import { asEvent, asRecord, logOperations, maxTail, type ShownLine, searchedLine
 import type { Facet } from './self.ts'
 
 const retryMs = 1000
-/** Of all live logs of one organization together; what has not been asked for lately comes at once. */
+/** For all live logs of one organization together; after a pause, a larger number is sent at once. */
 const linesPerSecond = 10_000
 const mostLinesAtOnce = 100_000
-/** Between two turns of others. */
+/** Lines sent between two turns of other streams. */
 const linesAtOnce = 100
-/** A longer one counts as several. */
+/** A longer line counts as several. */
 const charsPerLine = 500
 const maxReadMs = 4000
 
@@ -34,7 +34,7 @@ export const readVersions = async (db: Queryable, serviceId: string): Promise<Ma
   return new Map(rows.map((row) => [row.revision, row.version]))
 }
 
-/** Of an instance of the service whose versions these are. */
+/** A line of an instance of the service with these versions. */
 export const asShown = (
   { at, text, stream, instance, revision }: LogLine,
   versions: ReadonlyMap<string, string>,
@@ -57,7 +57,7 @@ const placeOf = async ({ clusters, database }: Parts, serviceId: string) => {
   return { runtime, key: ref }
 }
 
-/** How much of a pace lines take that are read. */
+/** Waits for as much of the pace as the lines take. */
 const createTaker = (pace: Pace, signal: AbortSignal): ((line: LogLine) => Promise<void> | undefined) => {
   let count = 0
   return ({ text }) => {
@@ -110,7 +110,7 @@ const lastLines = async (context: Context) => {
   return { results: results.slice(-tail) }
 }
 
-/** What all live logs of one organization share. */
+/** Shared by all live logs of one organization. */
 interface Shared {
   pace: Pace
   /** The search for the first lines of a filter: one at a time. */
@@ -146,7 +146,7 @@ async function* follow(
   }
 }
 
-/** The last `tail` lines that are wanted, and all later ones that are. */
+/** The last `tail` lines that match, and all later ones that do. */
 async function* followWanted(
   runtime: Runtime,
   following: Following,

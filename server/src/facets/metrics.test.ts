@@ -1,4 +1,4 @@
-/** The streams of what services use and of clusters, and log history: asked as the stock console asks. */
+/** The streams of usage of services and of clusters, and log history: requested as the stock console does. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../test/support/api.ts'
@@ -10,7 +10,7 @@ import type { Instance, Usage } from '../runtimes/runtime.ts'
 
 const api = await startApi({ settings: { limits: { ...usualLimits, streams: 0, streamsPerToken: 0 } } })
 const { call, token, url, organizationId, clusterId } = api
-/** An organization of somebody else, which has a cluster on the same machine. */
+/** An organization of another user, with a cluster on the same machine. */
 const other = await (async () => {
   const { body } = await call('POST', '/organization', { name: 'others', plan: 'FREE' })
   const theirs = api.as(await api.newToken(['Read'], body.id))

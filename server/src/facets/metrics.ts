@@ -1,6 +1,6 @@
 /**
- * What the instances of a service use, on the websocket of the public API: one list per frame, empty for a service of
- * which nothing runs. Streams of the same service share the readings; without streams the engine is asked nothing.
+ * Usage of the instances of a service, on the websocket of the public API: one list per frame, empty if nothing runs.
+ * Streams of the same service share the readings; without streams the engine is not asked.
  */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
@@ -19,7 +19,7 @@ interface Reading {
   usage: Usage
 }
 
-/** Of a limit: from here on it is told as a warning, then as an alert. */
+/** Percent of a limit: above these, the status is a warning, then an alert. */
 const warningPercent = 80
 const alertPercent = 95
 
@@ -56,14 +56,14 @@ const ofService = (parts: Parts, environmentId: string, serviceId: string): Shar
     try {
       return await readAll(parts, serviceId)
     } catch (error) {
-      // Of an engine that does not answer nothing can be said.
+      // An engine that does not answer has no usage.
       parts.log.debug({ err: error, serviceId }, 'the engine did not say what a service uses')
       return []
     }
   },
 })
 
-/** What keeps its cluster from ever telling; one that does not answer now may tell later. */
+/** Why its cluster can never report usage; null if it only does not answer now. */
 const problemOf = async ({ clusters, database }: Parts, serviceId: string): Promise<string | null> => {
   const ref = await readRef(database, serviceId)
   if (ref === null) return null

@@ -29,7 +29,7 @@ const deploy = async (environmentId: string, path = `/environment/${environmentI
   await scene.settled(environmentId)
 }
 
-/** What a deployment can change of a service: its instances, and the release that they are of. */
+/** The state of a service that a deployment can change: its instances, and their release. */
 const standing = async (id: string): Promise<unknown> => {
   const [row] = await api.database.query<{ release: string }>(
     'select current_release_id as release from service_state where service_id = $1',

@@ -12,7 +12,7 @@ export interface Self {
   nounWithArticle: string
 }
 
-/** What a kind can do besides being listed, created, read and changed. */
+/** Operations of a kind besides list, create, read and change. */
 export type Facet = (self: Self) => Operation[]
 
 export const paramOf = ({ path }: Self): string => `${path}Id`

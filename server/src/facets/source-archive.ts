@@ -60,7 +60,7 @@ const deploySource = (self: Self): Operation =>
     path: `${itemOf(self)}/source`,
     tag: `${self.noun} Actions`,
     summary: `Deploy a directory: a tar archive with gzip becomes a commit in the repository of ${self.nounWithArticle} on this server`,
-    // The code of a service decides what becomes of its secrets, which whoever only deploys must not read.
+    // The code of a service can read its secrets, which users who may only deploy must not see.
     scope: 'Write',
     area: 'projects',
     cluster: 'ENV_CREATOR',

@@ -1,4 +1,4 @@
-/** Whether a domain points here, as far as this machine can tell from its addresses. */
+/** Whether a domain resolves to this machine, as far as its addresses show. */
 import { networkInterfaces } from 'node:os'
 import { OutboundFailed } from '../../lib/net/outbound.ts'
 import { isWildcard, withoutStar } from '../../router/table/wildcard.ts'
@@ -49,7 +49,7 @@ const statusOf = (addresses: readonly string[], useCdn: boolean): Pick<CheckedDo
 
 const none: readonly string[] = []
 
-/** Of a cluster with an ingress of its own, which has an address where the service's own name leads. */
+/** For a cluster with an ingress of its own: the domain must resolve to an address of the service's own name. */
 const checkElsewhere = async (
   addressesOf: (host: string) => Promise<readonly string[]>,
   domain: string,

@@ -59,7 +59,7 @@ const body = Type.Object(
   { title: 'CustomDomainRequest' },
 )
 
-/** Of a host name; null if none is wanted for it. */
+/** The certificate of a host name; null if none is wanted for it. */
 export const Certificate = Type.Object(
   {
     state: OneOf(certificateStates),
@@ -103,14 +103,14 @@ const ofChart = 'A chart has an Ingress of its own, which names its certificate.
 const orderedThere = (issuer: string): string =>
   `The issuer ${issuer} of the cluster orders it: the cluster tells how far that is (kubectl get certificates).`
 
-/** Who orders certificates where the service runs; null for nobody, and for our router. */
+/** The issuer of certificates on the service's cluster; null if there is none, and for our router. */
 const issuerOf = async ({ parts, node }: Context, db: Queryable): Promise<string | null> => {
   const ref = await readRef(db, node.id)
   if (ref === null) return null
   return (await parts.clusters.of(ref.clusterId, db)).ingress.certificates?.issuer ?? null
 }
 
-/** Also of one that nobody has begun to order. */
+/** Also for a certificate that has not been ordered yet. */
 const certificateOf = (
   { generate_certificate: isWanted, certificate, ...row }: CustomDomain,
   hasTls: boolean,
@@ -163,7 +163,7 @@ const ownerOfOne = (self: Self): Owner => {
 
 const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
 
-/** What is asked for is ordered by somebody. */
+/** A certificate can be requested only where an issuer orders it. */
 const refuseUnissued = (
   { body: sent, node }: Pick<Context<Partial<DomainRequest> | undefined>, 'body' | 'node'>,
   row: CustomDomain | undefined,
@@ -196,7 +196,7 @@ const change = (
     return row === undefined ? undefined : show(context, row, issuer)
   })
 
-/** What a chart has made goes with its next deployment: until then nobody else may have the domain. */
+/** Hosts of a chart are removed by its next deployment: until then no other service may have the domain. */
 const refuseLed = async ({ parts, db, node }: Context, domain: string): Promise<void> => {
   const ref = node.kind === 'helm' ? await readRef(db, node.id) : null
   if (ref === null) return

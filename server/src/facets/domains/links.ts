@@ -37,7 +37,7 @@ interface Row {
   kind: Kind
   externalPort: number | null
   certificate: HostCertificate | null
-  /** Requests to it come to our router. */
+  /** Whether our router serves it. */
   isRouted: boolean
 }
 
@@ -96,7 +96,7 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
       const clusterId = await readClusterId(db, node.kind === 'environment' ? node.id : node.parentId!)
       if (clusterId === null) return { results: [] }
       const { ingress } = await parts.clusters.of(clusterId)
-      // Where a cluster has opened a port, it says itself.
+      // A cluster itself reports the ports that it has opened.
       if (rows.some(({ host }) => host === null)) {
         const environmentId = node.kind === 'environment' ? node.id : node.parentId!
         const services = [...new Set(rows.map(({ serviceId }) => serviceId))]

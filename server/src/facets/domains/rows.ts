@@ -17,13 +17,13 @@ export interface CustomDomain {
   /** The target for a CNAME of the domain; null while the service has no public port. */
   validation_domain: string | null
   certificate: Certificate | null
-  /** Requests to it come to our router, which has its certificate then. */
+  /** Whether our router serves it, and so has its certificate. */
   is_routed: boolean
   /** Why the organization may not have it any more: it is not served; null if it may. */
   refusal: string | null
 }
 
-/** What is known of a host's certificate. */
+/** State of a host's certificate. */
 export interface Certificate {
   state: (typeof certificateStates)[number]
   expires_at: string | null
@@ -96,7 +96,7 @@ interface WildcardSettings {
   acme?: { dns?: { zones: readonly string[] } | undefined } | undefined
 }
 
-/** With one of them come all names of a level, so the operator says where that is possible. */
+/** A wildcard includes all names of its level, so the operator configures where that is possible. */
 const refuseWildcard = (wildcard: string, { acme }: WildcardSettings): void => {
   const zones = acme?.dns?.zones
   if (zones === undefined)
@@ -138,7 +138,7 @@ const refuseReserved = async (tx: Queryable, organizationId: string, domain: str
   if (row!.reserved !== null) throw invalidField(field, reservedFor[row!.reserved])
 }
 
-/** A wildcard and the names that it has are one organization's. */
+/** A wildcard and the names that it covers belong to one organization. */
 const refuseOverlap = async (tx: Queryable, organizationId: string, domain: string): Promise<void> => {
   await tx.query(`select pg_advisory_xact_lock(hashtext('custom_domain'))`)
   const own = isWildcard(domain) ? 'd.domain' : '$2'
@@ -193,7 +193,7 @@ export const updateDomain = async (
   await tx
     .query(sql, [id, domainRequest.domain, domainRequest.generate_certificate, domainRequest.use_cdn])
     .catch(orTaken)
-  // It was checked for the name before. After the domain itself, in the order in which one is uploaded.
+  // It was checked for the former name. Deleted after the domain itself is locked, in the same order as an upload.
   await tx.query('delete from uploaded_certificate where id = $1 and host <> $2', [id, domainRequest.domain])
 }
 

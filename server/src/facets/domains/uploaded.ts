@@ -1,4 +1,4 @@
-/** Certificates that users bring for their domains: what can be served, and as rows. */
+/** Certificates that users upload for their domains: checks, and rows. */
 import Type from 'typebox'
 import type { Context } from '../../api/operations/operation.ts'
 import { Secret, Text } from '../../api/operations/schema.ts'
@@ -50,7 +50,7 @@ export const checkUpload = async (context: Context<Upload>, { id, domain }: Cust
   if (chain.slice(1).some(({ validTo }) => new Date(validTo) <= now))
     refuse('/certificate', 'a certificate of its issuers has expired')
   const sealedKey = await parts.sealer.seal(principal.organizationId, uploadedKeyPlace(id), key)
-  // As it was read: nothing else that stood in the text.
+  // From the parsed certificates, without other parts of the text.
   return { chain: chain.map(String).join(''), sealedKey, notBefore, notAfter }
 }
 
@@ -60,7 +60,7 @@ export const saveUpload = async (
   { id, domain, certificate }: CustomDomain,
   { chain, sealedKey, notBefore, notAfter }: Checked,
 ): Promise<void> => {
-  // It was checked for this name, which somebody may have changed since, and which may be another's by now.
+  // It was checked for this name, which may have been changed since, and may belong to another service by now.
   const [still] = await tx.query('select 1 from custom_domain where id = $1 and domain = $2 for update', [id, domain])
   if (still === undefined)
     throw conflict('domain_changed', 'The domain was changed or removed meanwhile: read it, and try again.')

@@ -1,7 +1,7 @@
 /**
- * Past lines of services with filters, in the form of Loki that clients of the public API ask for. Nothing is stored for
- * it: lines come from the containers that there are, and for jobs from the output that is kept. Bounded: by the time of
- * one answer, its lines and its bytes.
+ * Past lines of services with filters, in the form of Loki that clients of the public API use. Nothing is stored for
+ * it: lines come from the existing containers, and for jobs from the stored output. Bounded: by the time of one
+ * answer, its lines and its bytes.
  */
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
@@ -23,7 +23,7 @@ const maxBytes = 4 * 1024 * 1024
 const maxReadMs = 8000
 const maxValues = 500
 
-/** A line and what it is selected by. */
+/** A line with the labels that select it. */
 interface Line {
   ns: bigint
   text: string

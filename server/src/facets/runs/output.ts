@@ -1,6 +1,6 @@
 /**
- * What the programs of a service printed that run to their end, in runs by the clock, by hand and in deployments: lines
- * of the table `deployment_log`, which are written while they run.
+ * Output of the programs of a service that run to their end, in scheduled runs, manual runs and deployments: lines of
+ * the table `deployment_log`, which are written while they run.
  */
 import type { Parts } from '../../api/parts.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -62,7 +62,7 @@ const readAfter = (db: Queryable, serviceId: string, chunk: string): Promise<Out
     [serviceId, chunk],
   )
 
-/** What somebody may write now: a run, or a deployment of the environment. */
+/** Whether more lines may be written: a run, or a deployment of the environment, is in progress. */
 const openSql = `select exists (select from task_run where service_id = $1 and state = 'RUNNING')
   or exists (select from deployment where environment_id = $2 and state = 'RUNNING') as "isOpen"`
 

@@ -44,7 +44,7 @@ const ended = async (path: string, runId: string): Promise<Json> =>
     { what: 'the end of the run' },
   )
 
-/** What the audit log has of runs by hand, newest first. */
+/** Audit events of manual runs, newest first. */
 const auditOf = async ({ id }: { id: string }): Promise<string[]> => {
   const { events } = (await call('GET', `/organization/${api.organizationId}/events?targetId=${id}`)).body
   return events.map((event: Json) => event.event_type).filter((word: string) => word.includes('FORCE_RUN'))

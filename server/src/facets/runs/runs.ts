@@ -1,5 +1,5 @@
 /**
- * Runs of a cron job: a list with how each ended, the output of each, and a run by hand. What a job prints in its
+ * Runs of a cron job: a list with their results, the output of each, and manual runs. Output of a job in its
  * deployments is in its log too. Runs and their output are kept as the advanced settings of the job say.
  */
 import Type from 'typebox'

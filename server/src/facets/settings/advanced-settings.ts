@@ -1,6 +1,6 @@
 /**
- * Advanced settings of a kind: flat, dotted keys. What is set is stored with the service, so that a change makes it out
- * of date if the engine acts on it; everything else has its default. A PUT replaces the whole set.
+ * Advanced settings of a kind: flat, dotted keys. Settings are stored with the service, so that a change makes it out
+ * of date if the engine acts on it; unset ones have their defaults. A PUT replaces the whole set.
  */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox'
 import { actingIn, refuseMarked } from '../../api/operations/effects.ts'
@@ -18,7 +18,7 @@ type Values = Record<string, unknown>
 
 const field = 'advanced_settings'
 
-/** Consoles parse what looks like JSON: a value for a setting of any text is kept as that text. */
+/** Consoles parse text that looks like JSON: such a value of a setting of type text is kept as that text. */
 const takingJson = (schema: TSchema): TSchema => {
   const { type, enum: words, anyOf } = schema as Json
   if (anyOf !== undefined) return Object.assign({}, schema, { anyOf: anyOf.map((each) => takingJson(each as TSchema)) })
@@ -41,7 +41,7 @@ const judge = (settings: Settings, sent: Values): Values => {
   return sent
 }
 
-/** What only Kubernetes clusters carry out is named to whoever sets it for another one. */
+/** Settings that only Kubernetes clusters apply are reported as only recorded when they are set for another cluster. */
 const noteUnplaced = async ({ db, node, parts, body, onlyRecorded }: Context, settings: Settings): Promise<void> => {
   const placed = [...actingIn('kubernetes', Type.Object(settings), body)]
   const ref = placed.length === 0 ? null : await readRef(db, node.id)

@@ -1,6 +1,6 @@
 /**
- * The advanced settings that change how containers run, and what an engine is told of them. What is at its default says
- * nothing: the fingerprint of a service that sets none of this never moves. Pure.
+ * The advanced settings that change how containers run, and the fields that they set for an engine. A setting at its
+ * default sets no field, so that the fingerprint of a service without settings never changes. Pure.
  */
 import type { WorkloadSpec } from '../../deployments/deployments.ts'
 

@@ -39,7 +39,7 @@ const fields = {
 const title = 'DeploymentRestrictionRequest'
 const body = Type.Object(fields, { title })
 const notHere = 'helm services are installed by a Kubernetes cluster; a deployment is refused.'
-/** Of kinds whose services this server does not run. */
+/** For kinds whose services this server does not run. */
 const recordedBody = Type.Object(AllRecorded(fields, notHere), { title: `Helm${title}` }) as typeof body
 
 type Wanted = Type.Static<typeof body>

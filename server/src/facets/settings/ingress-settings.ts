@@ -118,7 +118,7 @@ const acting: Readonly<Record<string, readonly [Make, string]>> = {
   ],
 }
 
-/** Settings of the network that nothing can be done about here, each with the reason. */
+/** Settings of the network that have no effect here, each with the reason. */
 const recorded: Record<string, TSchema> = {
   'network.ingress.proxy_buffering': Recorded(
     Text(8192, { default: 'on' }),

@@ -1,6 +1,6 @@
 /**
- * What facets store inside the configuration of a service or cluster, not shown in its record: an edit keeps it, a
- * clone copies it, and changing it changes the row, with an audit row.
+ * Data that facets store inside the configuration of a service or cluster, not shown in its record: an edit keeps it,
+ * a clone copies it, and changing it changes the row, with an audit row.
  */
 import type { Context } from '../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../api/operations/resource.ts'
@@ -14,7 +14,7 @@ type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'ro
 /** A record in a response. */
 export const withoutInner = ({ advanced_settings: _, deployment_restrictions: __, ...record }: Spec): Spec => record
 
-/** What a row has in the field; `empty` if it was never set. */
+/** The content of the field in a row; `empty` if it was never set. */
 export const readInner = async <T>(db: Queryable, id: string, field: InnerField, empty: T): Promise<T> => {
   const [row] = await db.query<{ kept: T | null }>(`select spec -> $2 as kept from node where id = $1`, [id, field])
   return row?.kept ?? empty

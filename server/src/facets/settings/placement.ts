@@ -19,13 +19,13 @@ const usualSurge = 25
 
 const settingsIn = (spec: object): SettingsSet => (spec as { advanced_settings?: SettingsSet }).advanced_settings ?? {}
 
-/** Of whatever runs there, also of what runs to its end. */
+/** For all that runs on the cluster, including jobs. */
 export const machineLabelsIn = (spec: object): Pick<WorkloadSpec, 'machineLabels'> => {
   const { [placementKeys.machineLabels]: machineLabels = {} } = settingsIn(spec)
   return Object.keys(machineLabels).length === 0 ? {} : { machineLabels }
 }
 
-/** What is at its default says nothing. */
+/** Settings at their default are left out. */
 export const placementIn = (spec: object): Pick<WorkloadSpec, 'machineLabels' | 'apart' | 'zones' | 'surgePercent'> => {
   const set = settingsIn(spec)
   const { [placementKeys.zones]: zones = 'Disabled', [placementKeys.surge]: surgePercent = usualSurge } = set

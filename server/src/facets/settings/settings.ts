@@ -157,7 +157,7 @@ const settingsOf = (...groups: Settings[]): Settings => Object.assign({}, ...gro
 
 const noCharts = 'a chart publishes what it makes itself: set it in its values.'
 
-/** What protects is never only recorded. */
+/** A protection is never only recorded. */
 const protecting = [
   'network.ingress.whitelist_source_range',
   'network.ingress.denylist_source_range',
@@ -199,13 +199,13 @@ export const defaultsOf = (settings: Settings): Record<string, unknown> =>
 const setIn = (spec: object): Record<string, number | undefined> =>
   (spec as { advanced_settings?: Record<string, number | undefined> }).advanced_settings ?? {}
 
-/** What the router acts on, as far as it is not as usual. */
+/** The settings that the router acts on, as far as they differ from the defaults. */
 export const ingressIn = (spec: object): IngressSettings | undefined => ingressSettingsIn(setIn(spec))
 
-/** What the instances of a service are to use of their processor limit, in percent. */
+/** The target use of the processor limit of a service's instances, in percent. */
 export const cpuPercentIn = (spec: object): number => setIn(spec)[cpuTargetKey] ?? usualCpuPercent
 
-/** The same of their memory, where the cluster looks at it. */
+/** The same for their memory, if it is set. */
 export const memoryPercentIn = (spec: object): { memoryPercent?: number } => {
   const { [memoryTargetKey]: memoryPercent } = setIn(spec)
   return memoryPercent === undefined || memoryPercent === null ? {} : { memoryPercent }
@@ -214,7 +214,7 @@ export const memoryPercentIn = (spec: object): { memoryPercent?: number } => {
 /** How long a service's program may take to exit before it is killed. */
 export const stopGraceMs = (spec: object): number => 1000 * (setIn(spec)[graceKey] ?? usualGraceSeconds)
 
-/** The same where the owner chose it, which may be not to wait. */
+/** The same if the owner set it; at least 1 ms, which means no wait. */
 export const chosenGraceMs = (spec: object): number | undefined => {
   const { [graceKey]: seconds } = setIn(spec)
   return seconds === undefined ? undefined : Math.max(1, 1000 * seconds)
@@ -237,7 +237,7 @@ export const buildLimitsIn = (spec: object): BuildLimits => {
   }
 }
 
-/** The image that an infrastructure tool is taken from, at this version unless it names one; absent: none is named. */
+/** The image that contains an infrastructure tool, at this version unless it names one; absent: none is named. */
 export const toolImageIn = (spec: object, version: string): { image?: string } => {
   const { [toolImageKey]: image = '' } = setIn(spec) as { [toolImageKey]?: string }
   if (image === '') return {}
@@ -254,7 +254,7 @@ export const keptIn = (spec: object): { kept?: KeptRuns } => {
   return numbers.length === 0 ? {} : { kept: Object.fromEntries(numbers) }
 }
 
-/** What a cron job does when it is due while its last run continues; left out if that is the default. */
+/** What happens when a cron job is due while its last run continues; left out if that is the default. */
 export const overlapIn = (spec: object): { overlap?: 'Allow' | 'Replace' } => {
   const { [overlapKey]: overlap } = setIn(spec) as { [overlapKey]?: 'Forbid' | 'Allow' | 'Replace' }
   return overlap === undefined || overlap === 'Forbid' ? {} : { overlap }

@@ -36,7 +36,7 @@ test('a list says of each row whether it counts and where its value is set', asy
   const narrow = { scope: 'ENVIRONMENT', parent_id: environmentId, key: 'URL' }
   assert.deepEqual([effective, { ...origin, parent_name: undefined }], [true, { ...narrow, parent_name: undefined }])
   assert.match(origin.parent_name, /^env /)
-  // The alias follows what its target's key stands for here.
+  // The alias follows what its target's key resolves to here.
   assert.deepEqual(shown('ALSO', 'APPLICATION').origin, origin)
   assert.equal((await env(id)).ALSO, 'narrow')
   assert.ok(rows.filter((row) => row.key === 'URL' && row.effective).length === 1)

@@ -26,7 +26,7 @@ const readBy =
 /** A place in the caller's organization that can have variables; 404 for any other id. */
 export const readPlace = readBy(loadPlace)
 
-/** The same with what is built in there. */
+/** The same with its built-in variables. */
 export const readPlaceInContext = readBy(loadPlaceInContext)
 
 /** The row in the path, if it is set at this place and belongs to this family; 404 for any other. */
