@@ -15,7 +15,7 @@ export const readCapacity = async (db: Queryable, key: string): Promise<Capacity
   return row ?? null
 }
 
-/** That of the cluster of an environment; null while its engine has never said. */
+/** The capacity of the cluster of an environment; null while its engine has never reported any. */
 export const readCapacityFor = async (db: Queryable, environmentId: string): Promise<Capacity | null> => {
   const [row] = await db.query<Capacity>(
     `select ${columns} from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid
@@ -31,7 +31,7 @@ const shown = `json_build_object('cpu', k.cpu_millicores, 'memory', k.memory_mb)
 export const capacitySql = (row: string): string =>
   `(select ${shown} from cluster_capacity k where k.cluster = ${keySql(row)})`
 
-/** SQL for that of the cluster of a service's row. */
+/** SQL for the capacity of the cluster of a service's row. */
 export const serviceCapacitySql = (row: string): string =>
   `(select ${shown} from node ce join node cc on cc.id = (ce.spec ->> 'cluster_id')::uuid
     join cluster_capacity k on k.cluster = ${keySql('cc')} where ce.id = ${row}.parent_id)`

@@ -1,10 +1,9 @@
 /**
- * Where services run. A cluster is a runtime, with its ingress and images, and what it has for services; whoever acts on
- * a service asks for the cluster of its reference first. Clusters come and go while the server runs.
+ * Where services run. A cluster is a runtime, with its ingress, images and capacity; code that acts on a service first
+ * gets the cluster of its reference. Clusters are added and removed while the server runs.
  *
- * Promises: `of` answers for every cluster that there is. Of one without a runtime nothing runs: it says so to whoever
- * wants to start something there. A cluster that is reached in another way than before is another object.
- * Refuses to know: deployments and kinds.
+ * Promises: `of` returns every existing cluster. On one without a runtime nothing runs: starting something there is
+ * refused with the reason. A cluster whose connection changes is a new object. Does not know: deployments and kinds.
  * When the process dies: nothing is lost; which cluster has which runtime follows from its row.
  */
 import type { ImageBuilder } from '../builds/builder.ts'
@@ -32,36 +31,36 @@ export interface ServiceRef extends ServiceKey {
 }
 
 export interface Cluster {
-  /** Rows that stand for one engine have one key: see local.ts. */
+  /** Rows for the same engine share one key: see local.ts. */
   readonly key: string
-  /** Whether this server knows how to reach it: services can run there. */
+  /** Whether this server can connect to it: services can run there. */
   readonly isConnected: boolean
   readonly runtime: Runtime
-  /** Builds images for what runs there. */
+  /** Builds images for services on the cluster. */
   readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
   /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images
-  /** The machines that it says it has; null for one that is a single machine. */
+  /** Its machines, as it reports them; null for a single machine. */
   readonly nodes: ((signal?: AbortSignal) => Promise<ClusterNode[]>) | null
-  /** Whether this server may change anything there; absent where nobody else could be at work. */
+  /** Whether this server may change anything there; absent where no other control plane can be at work. */
   readonly line?: Line
-  /** What it has for services, as its engine said last; null until it first said. */
+  /** Its capacity for services, as its engine last reported it; null until then. */
   capacity(): Promise<Capacity | null>
 }
 
 export interface Clusters {
   /** `db`: in a transaction, so that it needs no second connection. */
   of(clusterId: string, db?: Queryable): Promise<Cluster>
-  /** Every one that services can run on now, once. */
+  /** All clusters that services can run on now, each once. */
   all(): readonly Cluster[]
   /** The default one: the engine of this machine. Not connected where there is none. */
   readonly own: Cluster
-  /** What this server does with engines of other machines; null where every cluster is this machine's. */
+  /** Connections to engines of other machines; null where every cluster is this machine's. */
   readonly engines: Engines | null
   /** Connects to a Kubernetes cluster; null as above. */
   readonly openKubernetes: OpenKubernetes | null
-  /** Connects to the engines of other machines, and follows their clusters from then on. */
+  /** Connects to the engines of other machines, and keeps their clusters up to date. */
   start(): Promise<void>
   close(): Promise<void>
 }
@@ -74,18 +73,21 @@ interface ClustersParts {
   builder?: Cluster['builder']
   /** Without it, only the engine of this machine is ever connected. */
   others?: ConnectedParts
-  /** Without it, nothing is built for clusters whose machines pull what they run. */
+  /** Without it, nothing is built for clusters whose machines pull their images. */
   pushes?: PushParts
-  /** Without it, every engine is taken for one that only this database works on. */
+  /** Without it, no other control plane is expected on any engine. */
   lines?: Omit<LineParts, 'stopping'> & WorkParts
 }
 
-/** How often the marks of every cluster are read: a control plane with a copy of the database is noticed as soon. */
+/**
+ * How often the marks of every cluster are read, and so how soon a control plane with a copy of the database is
+ * noticed.
+ */
 const beatMs = 5000
 
-/** Reads the marks of all now and then, and when an operator has chosen. */
+/** Reads the marks of all periodically, and when an operator has decided. */
 const followLines = async (parts: NonNullable<ClustersParts['lines']>, all: () => readonly Cluster[]) => {
-  // One that does not answer holds up no other.
+  // A cluster that does not answer delays no other.
   const look = async (): Promise<void> => {
     for (const { line } of all()) line?.check().catch(() => {})
   }
@@ -123,7 +125,7 @@ export const createClusters = (parts: ClustersParts): Clusters => {
   const pushedBuilder = (clusterId: string): Cluster['builder'] =>
     pushes === undefined ? noBuilder : createPushedBuilder({ ...pushes, database, of }, clusterId)
   const connected = others === undefined ? null : createConnected(others, make, pushedBuilder)
-  /** Ids of rows that stand for this machine, which they do for their life. */
+  /** Ids of rows for this machine; a row stays one for its life. */
   const locals = new Set<string>()
 
   const of: Clusters['of'] = async (clusterId, db = database) => {

@@ -23,7 +23,7 @@ const closed: string[] = []
 const cleared: string[] = []
 const silent = { host: 'silent.example', answered: Promise.withResolvers<void>() }
 
-/** A server over the database: what it connects to is a runtime that says when it is closed. */
+/** A server over the database: it connects to runtimes that record when they are closed. */
 const startServer = async () => {
   const runtime = createFakeRuntime({ ownerId: newId() })
   const clusters = createClusters({

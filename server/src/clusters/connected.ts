@@ -1,6 +1,7 @@
 /**
- * The clusters of other machines that this server is connected to: they come and go while it runs. Their rows are read
- * when something tells of a change, and every few seconds, so that every server follows what another one wrote.
+ * The clusters of other machines that this server is connected to: they are added and removed while it runs. Their
+ * rows are read when a notification says that they changed, and every few seconds, so that every server follows the
+ * changes of others.
  */
 import { isIPv6 } from 'node:net'
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
@@ -35,35 +36,35 @@ export interface ConnectedParts extends WorkParts {
 
 interface Connected {
   all(): Cluster[]
-  /** Undefined for one that this server does not reach. */
+  /** Undefined for a cluster that this server cannot connect to. */
   find(clusterId: string): Promise<Cluster | undefined>
   /** Begins to follow the rows. */
   start(): Promise<void>
   close(): Promise<void>
 }
 
-/** What a cluster is connected by. */
+/** An open connection to a cluster. */
 interface Opened {
   cluster: Cluster
-  /** Removes what was made there: the cluster is gone. */
+  /** Removes all objects made there, because the cluster was deleted. */
   clear(): Promise<void>
   /** Asks for its version. */
   version(signal: AbortSignal): Promise<string>
 }
 
 interface Entry extends Opened {
-  /** Of its row and credentials. */
+  /** Version of its row and credentials. */
   written: string
-  /** When it is to be asked again which version it has. */
+  /** When its version is to be read again. */
   asksAtMs: number
 }
 
 const everyMs = 10_000
-/** At the start, for clusters that do not answer. */
+/** How long a start waits for clusters that do not answer. */
 const patienceMs = 3000
-/** An engine is updated now and then. */
+/** Engines are updated from time to time. */
 const askEveryMs = 10 * 60_000
-/** Whoever still works with a connection that was replaced may end that. */
+/** Work on a replaced connection may finish within this time. */
 const closeAfterMs = 15_000
 
 const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Promise<void> =>
@@ -72,7 +73,7 @@ const closeLater = (runtime: Runtime, clock: Clock, stopping: AbortSignal): Prom
     .catch(() => {})
     .then(() => runtime.close())
 
-/** Removes what was made on a cluster that is gone, unless another control plane may be at work there. */
+/** Removes all objects made on a deleted cluster, unless another control plane may be at work there. */
 const clearAway = async ({ cluster, clear }: Pick<Entry, 'cluster' | 'clear'>, signal: AbortSignal): Promise<void> => {
   const { key, runtime } = cluster
   if (isHeld(cluster)) return
@@ -82,7 +83,9 @@ const clearAway = async ({ cluster, clear }: Pick<Entry, 'cluster' | 'clear'>, s
 
 const anyPort = 22
 
-/** Checked as the address of the engine itself: the router sends requests there, so it must be one that may be asked. */
+/**
+ * Checked as the address of the engine itself: the router sends requests there, so connections to it must be allowed.
+ */
 const serviceAddressOf = async (
   { engine_service_address: named }: EngineSpec,
   connection: EngineConnection,
@@ -95,10 +98,12 @@ const serviceAddressOf = async (
   throw new Error('services are published at IPv4 addresses only: engine_service_address must name one')
 }
 
-/** One at a time of each cluster, so that nobody connects twice; one that does not answer delays no other. */
+/**
+ * One refresh at a time for each cluster, so that it is connected only once; one that does not answer delays no other.
+ */
 const createRefresh = (readOne: (clusterId: string) => Promise<void>, stopping: AbortSignal) => {
   const turns = createKeyedLock()
-  /** Not begun yet: they read what is written by then. */
+  /** Refreshes that have not begun: they read the rows as they are then. */
   const waiting = new Map<string, Promise<void>>()
   const working = new Set<Promise<void>>()
   return {
@@ -121,7 +126,7 @@ const createRefresh = (readOne: (clusterId: string) => Promise<void>, stopping: 
 export const createConnected = (
   parts: ConnectedParts,
   make: (clusterId: string, runtime: Runtime, more: Partial<Cluster>) => Cluster,
-  /** Of a cluster whose machines pull what they run. */
+  /** For a cluster whose machines pull their images. */
   pushedBuilder: (clusterId: string) => Cluster['builder'],
 ): Connected => {
   const { database, sealer, engines, openKubernetes, services, clock, log } = parts
@@ -185,7 +190,7 @@ export const createConnected = (
     })
   }
   const { refresh, settled } = createRefresh(readOne, stopping.signal)
-  /** Begins with each that is not connected as it is written; `begun` ends with them. */
+  /** Starts a refresh of each cluster whose row differs from its connection; `begun` resolves with the last of them. */
   const refreshAll = async (): Promise<{ begun: Promise<unknown> }> => {
     const there = new Map((await read(null)).map(({ row }) => [row.clusterId, row.version]))
     const others = [...there].flatMap(([id, version]) => (entries.get(id)?.written === version ? [] : [id]))
@@ -201,7 +206,7 @@ export const createConnected = (
       [clusterId, version],
     )
   }
-  /** One that does not answer is asked again as late: its health says so meanwhile. */
+  /** A cluster that does not answer is asked again an interval later: its health is unknown meanwhile. */
   const learnVersions = () => Promise.allSettled([...entries].map(learnVersion)).then(() => {})
   const ends: (() => unknown)[] = []
 
@@ -213,10 +218,10 @@ export const createConnected = (
     },
     async start() {
       const { begun } = await refreshAll()
-      // Those that answer are there for whoever begins next.
+      // Clusters that answer are available to everything that starts next.
       await waitAtMost(clock, patienceMs, begun)
       const common = { periodMs: everyMs, waits: true, failed: 'cluster connections could not be refreshed' }
-      // Of its own: one that does not answer keeps nobody from being connected.
+      // A loop of its own, so that a cluster that does not answer keeps no other from being connected.
       const versions = createLoop(parts, { ...common, name: 'cluster versions', run: learnVersions })
       const loop = createLoop(parts, {
         ...common,

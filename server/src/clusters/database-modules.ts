@@ -1,6 +1,6 @@
 /**
- * The Terraform modules by which databases in MANAGED mode are made: one for each provider and type, named by the operator
- * in a JSON file. Pure but for the reading of that file.
+ * The Terraform modules that make databases in MANAGED mode: one for each provider and type, configured by the
+ * operator in a JSON file. Pure except for reading that file.
  */
 import { tryJson } from '../lib/foreign-text/read-json.ts'
 import {
@@ -28,9 +28,9 @@ type DatabaseOutput = (typeof databaseOutputs)[number]
 
 export interface DatabaseModule extends ToolModule {
   outputs: Readonly<Partial<Record<DatabaseOutput, string>> & { host: string; password: string }>
-  /** Versions of the database, the oldest first. Empty: those that this server knows of the type. */
+  /** Versions of the database, the oldest first. Empty: those that this server knows for the type. */
   versions: readonly string[]
-  /** The only ones that can be asked for. Empty: any. */
+  /** The only ones that can be requested. Empty: any. */
   instanceTypes: readonly string[]
 }
 
@@ -89,7 +89,7 @@ const namesOf = (provider: string, fields: Fields): Readonly<Record<string, Data
   return Object.freeze(modules)
 }
 
-/** Pure. The modules of a file's text, or what the file must be, as the end of a sentence. */
+/** Pure. The modules in a file's text, or what the file must be, as the end of a sentence. */
 export const parseDatabaseModules = (text: string): DatabaseModules | string => {
   const found = tryJson(text)
   if (!isFields(found)) return 'the path of a JSON file with an object'
@@ -108,7 +108,7 @@ export const parseDatabaseModules = (text: string): DatabaseModules | string => 
 export const databaseModulesAt = (path: string): { value: DatabaseModules } | string =>
   modulesAt(path, parseDatabaseModules)
 
-/** The module by which a database is made; null where there is none. */
+/** The module for a database; null if there is none. */
 export const databaseModuleOf = (
   modules: DatabaseModules | undefined,
   provider: string,
@@ -118,6 +118,6 @@ export const databaseModuleOf = (
   return Object.hasOwn(named, type) ? named[type]! : null
 }
 
-/** What to tell of a database in MANAGED mode that no module makes. */
+/** The refusal of a database in MANAGED mode without a module. */
 export const noDatabaseModule = (provider: string, type: string): string =>
   `MANAGED needs a Terraform module for ${type} on clusters of ${provider}, which this server does not have: its operator can name one in ${databaseModulesSetting}. Until then, use CONTAINER.`

@@ -1,4 +1,4 @@
-/** Docker engines of other machines, of which clusters are made. */
+/** Docker engines of other machines, which serve clusters. */
 import { createEngine } from '../lib/docker/docker-engine.ts'
 import type { EngineConnection } from '../lib/docker/engine-connection.ts'
 import type { Pin } from '../lib/net/pinned-connector.ts'
@@ -14,7 +14,7 @@ interface DockerEnginesOptions {
 
 const deadlineMs = 5000
 
-/** Whatever an engine of somebody else says. */
+/** Bounds a text reported by an untrusted engine. */
 const word = (value: unknown): string => String(value ?? '').slice(0, 100)
 
 const identify = async (connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts> => {

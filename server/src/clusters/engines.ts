@@ -13,13 +13,13 @@ import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { namesEngineSql } from './local.ts'
 
-/** Who an engine is, as it says itself. */
+/** The identity of an engine, as it reports it. */
 export interface EngineFacts {
-  /** Its own, the same over restarts. */
+  /** The engine's own id, the same over restarts. */
   id: string
   version: string
   apiVersion: string
-  /** As Docker spells it. */
+  /** In Docker's spelling. */
   os: string
   architecture: string
 }
@@ -33,29 +33,32 @@ export interface EngineTarget {
   serviceAddress: string | null
 }
 
-/** What the engine of a cluster does. */
+/** The connection to the engine of a cluster. */
 export interface EngineUse {
   runtime: Runtime
   builder: Pick<ImageBuilder, 'build' | 'built'>
-  /** Removes the images that were made and pulled there, as far as nothing runs from them: the cluster is gone. */
+  /**
+   * Removes the images that were made and pulled there, unless something runs from them, because the cluster was
+   * deleted.
+   */
   clear(): Promise<void>
 }
 
-/** What this server does with engines of other machines. */
+/** Connections to engines of other machines. */
 export interface Engines {
-  /** Rejects with what `explainEngine` has a sentence for. */
+  /** Rejects with errors that `explainEngine` can explain. */
   identify(connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts>
   /** Id of the engine of the default cluster; null where there is none. Rejects when it does not answer. */
   ownId(signal: AbortSignal): Promise<string | null>
-  /** Its runtime is closed when the cluster is gone or reached in another way. */
+  /** Its runtime is closed when the cluster is deleted or its connection changes. */
   open(target: EngineTarget): EngineUse
-  /** The address to connect to; rejects for one that nobody may be connected to. */
+  /** The address to connect to; rejects if connections to it are not allowed. */
   pin: Pin
-  /** Sockets of this machine that clusters may name, by the operator's leave. */
+  /** Sockets of this machine that the operator allows clusters to use. */
   sockets: readonly string[]
 }
 
-/** The fields of credentials that say how an engine is reached; secrets beside. */
+/** The fields of credentials that say how an engine is reached; secrets are separate. */
 export interface EngineSpec {
   engine_url: string
   engine_ca_certificate?: string
@@ -67,7 +70,7 @@ export interface EngineSpec {
 export const engineSecrets = ['engine_client_key', 'engine_ssh_key'] as const
 export type EngineSecrets = Partial<Record<(typeof engineSecrets)[number], Secret>>
 
-/** What an address says; a sentence's end for one that cannot be used: `must be …`. */
+/** Parses an address; the end of a sentence if it cannot be used: `must be …`. */
 export const readEngineUrl = (
   text: string,
 ): { kind: EngineConnection['kind']; host: string; port: number; user: string; socketPath: string } | string => {
@@ -90,7 +93,7 @@ export const readEngineUrl = (
   return { ...common, kind: 'ssh', port: Number(url.port || 22), socketPath: path || defaultSocketPath }
 }
 
-/** Of a configuration that was checked when it was written. */
+/** For a configuration that was checked when it was written. */
 export const connectionOf = (spec: EngineSpec, secrets: EngineSecrets, pin: Pin): EngineConnection => {
   const url = readEngineUrl(spec.engine_url)
   if (typeof url === 'string') throw new Error(`the address of an engine ${url}`)
@@ -116,7 +119,7 @@ export interface EngineRow {
   clusterId: string
   organizationId: string
   credentialsId: string
-  /** Other, once the credentials were written again. */
+  /** Changes whenever the credentials are written. */
   version: string
   spec: EngineSpec
   sealed: Record<string, string>
@@ -125,7 +128,7 @@ export interface EngineRow {
 const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.id as "credentialsId",
   k.id || ' ' || k.version as version, k.spec, k.sealed`
 
-/** The clusters that are an engine, or one of them. */
+/** All clusters that are an engine, or one of them. */
 export const readEngineRows = (db: Queryable, clusterId: string | null = null): Promise<EngineRow[]> =>
   db.query<EngineRow>(
     `select ${columns} from node c join node k on ${namesEngineSql('c')} where $1::uuid is null or c.id = $1 order by c.created_at`,

@@ -1,4 +1,4 @@
-/** What to tell a user of a cluster that does not answer, whatever it is. */
+/** Explains to a user why a cluster does not answer, whatever its kind. */
 import { explainEngine, isRefusedLogin } from '../lib/docker/engine-errors.ts'
 import { isRefusedAccess, KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
 
@@ -6,6 +6,6 @@ import { isRefusedAccess, KubernetesError } from '../lib/kubernetes/kubernetes-e
 export const explainCluster = (error: unknown): string =>
   error instanceof KubernetesError ? error.message : explainEngine(error)
 
-/** Whether it was reached and did not let us in, or is not the one it was. */
+/** Whether it was reached, but refused the login or is not the same cluster as before. */
 export const isRefusedByCluster = (error: unknown): boolean =>
   error instanceof KubernetesError ? isRefusedAccess(error) : isRefusedLogin(error)

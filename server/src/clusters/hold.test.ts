@@ -17,7 +17,7 @@ after(() => Promise.all(open.map((holding) => holding.stop())))
 
 const clusterOf = (key: string): Cluster => ({ key }) as Cluster
 
-/** A server that looks after clusters; `world.away` cuts it off from the database. */
+/** A server that can hold clusters; `world.away` cuts it off from the database. */
 const startServer = async (all: Cluster[], clock = systemClock) => {
   const world = { away: false, hears: null as (() => void) | null }
   const now = new Map<string, ClusterHold>()
@@ -74,7 +74,7 @@ test('a cluster has one holder; one that cannot renew ends what it does before i
   assert.equal(second.now.size, 0)
   const kept = first.now.get('far')!
   first.world.away = true
-  // Fifteen seconds from its last renewal, less what a renewal may take.
+  // Fifteen seconds from its last renewal, minus the time that a renewal may take.
   await clock.advance(10_900)
   assert.equal(first.now.size, 2)
   await clock.advance(200)
@@ -83,7 +83,7 @@ test('a cluster has one holder; one that cannot renew ends what it does before i
   second.holding.wake()
   await until(() => second.now.size === 2, { what: 'the second to hold both' })
   assert.equal(second.now.get('far')!.fence, String(Number(kept.fence) + 1))
-  // It comes back, and holds nothing that is held.
+  // It returns, and does not take clusters that another server holds.
   first.world.away = false
   await clock.advance(20_000)
   assert.equal(first.now.size, 0)

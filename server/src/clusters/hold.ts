@@ -1,10 +1,10 @@
 /**
- * Who looks after a cluster. Several servers may work on one database; what is done for a cluster beside deployments
+ * Which server manages a cluster. Several servers may work on one database; all work for a cluster besides deployments
  * (reconcile, health, events, liveness, capacity, sweeps) is done by one of them, its holder.
  *
- * Promises: a cluster has one holder at a time; what a holder began is ended before its lease can have run out; and while
- * the holder puts a service right, no deployment begins on its environment, whichever server has claimed it.
- * When the process dies: its leases run out, and another server holds its clusters within 30 s; after an orderly stop at once.
+ * Promises: a cluster has one holder at a time; work of a holder is ended before its lease can have run out; and while
+ * the holder restores a service, no deployment begins on its environment, whichever server has claimed it. When the
+ * process dies: its leases run out, and another server holds its clusters within 30 s; after an orderly stop at once.
  */
 
 import { untilAborted } from '../lib/concurrency/waiting.ts'
@@ -25,15 +25,15 @@ import { createWorker } from '../work/worker.ts'
 import type { Cluster, Clusters } from './clusters.ts'
 import { keySql } from './local.ts'
 
-/** A cluster that this server may look after as long as its fence holds. */
+/** A cluster that this server may manage as long as its fence is valid. */
 export interface ClusterHold extends Leased {
   cluster: Cluster
 }
 
 export interface Holding {
-  /** Looks now for clusters that nobody holds. */
+  /** Looks now for clusters without a holder. */
   wake(): void
-  /** Ends what is done for them, and lets another server have them. */
+  /** Ends the work for them, and releases their leases. */
   stop(): Promise<void>
 }
 
@@ -43,7 +43,7 @@ interface HoldingParts extends WorkParts {
 }
 
 const heartbeatMs = 4000
-/** How soon one that came, went or lost its holder is noticed. */
+/** How soon a new, deleted or released cluster is noticed. */
 const lookMs = 2000
 const channel = 'slipway_cluster'
 
@@ -57,7 +57,7 @@ const claimSql = `insert into cluster_work as c (id, worker, lease_until)
     where c.lease_until < clock_timestamp()
   returning id, fence`
 
-/** Looks after every cluster that this server has a runtime for and no other server holds, as long as it holds it. */
+/** Manages every cluster that this server has a runtime for and no other server holds, as long as it holds it. */
 export const holdClusters = async (
   parts: HoldingParts,
   worker: string,
@@ -65,7 +65,7 @@ export const holdClusters = async (
 ): Promise<Holding> => {
   const { database, clusters } = parts
   const held = new Map<string, Cluster>()
-  /** One that is no more, or is reached in another way now, is let go; the next claim takes it as it is then. */
+  /** A cluster that was deleted, or whose connection changed, is released; the next claim takes it in its new form. */
   const letGo = (now: ReadonlyMap<string, Cluster>): void => {
     for (const [key, cluster] of held)
       if (now.get(key) !== cluster) holding.abort(key, new LeaseHandedOff('the cluster has changed hands'))
@@ -124,8 +124,9 @@ export const holdClusters = async (
 }
 
 /**
- * Holds off deployments of an environment while `work` puts a service of it right, if the service is on this cluster. They ask only after they are claimed,
- * and `work` asks whether one is claimed only after this is written: one of the two sees the other.
+ * Holds off deployments of an environment while `work` restores a service of it, if the service is on this cluster.
+ * Deployments check only after they are claimed, and `work` checks for claimed ones only after this is written: one of
+ * the two sees the other.
  */
 export const sharing = async <T>(
   database: Database,
@@ -144,14 +145,15 @@ export const sharing = async <T>(
     return await work()
   } finally {
     const own = 'service_id = $1 and cluster = $2 and fence = $3'
-    // What stays is nobody's once the cluster has another holder, and is written over by the next turn of this service.
+    // A remaining row is invalid once the cluster has another holder, and is overwritten by the next turn of this
+    // service.
     await database.query(`delete from reconcile_share where ${own}`, [serviceId, id, fence]).catch(() => {})
   }
 }
 
 const pauseMs = 50
 
-/** Resolves when no service of the environment is being put right by a holder; rejects when `check` throws meanwhile. */
+/** Resolves when no holder is restoring a service of the environment; rejects when `check` throws meanwhile. */
 export const awaitShares = async (
   { database, clock }: { database: Database; clock: Clock },
   environmentId: string,

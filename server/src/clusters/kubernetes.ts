@@ -1,5 +1,6 @@
 /**
- * Clusters that are Kubernetes, by the kubeconfig of their credentials: which rows are, and how services run there.
+ * Clusters that are Kubernetes, with the kubeconfig of their credentials: which rows they are, and how services run
+ * there.
  */
 import { parseKubeconfig } from '../lib/kubernetes/kubeconfig.ts'
 import { KubernetesError } from '../lib/kubernetes/kubernetes-errors.ts'
@@ -17,22 +18,22 @@ import type { Sealer } from '../store/keys/seal.ts'
 export interface KubernetesRow {
   clusterId: string
   organizationId: string
-  /** Null for a cluster that a module has made, whose kubeconfig is its own. */
+  /** Null for a cluster made by a module, which has its own kubeconfig. */
   credentialsId: string | null
-  /** Other, once the credentials were written again. */
+  /** Changes whenever the credentials are written. */
   version: string
   sealed: Record<string, string>
-  /** Of the cluster that it was when it was registered; null if nothing was. */
+  /** Id of the cluster at its registration; null if none was stored. */
   claimedId: string | null
-  /** Of Kubernetes, as it last said. */
+  /** Version of Kubernetes, as last reported. */
   engineVersion: string | null
-  /** How its hosts are published, where that is not as the operator of this server says for all. */
+  /** How its hosts are published, if not as the operator of this server configured for all. */
   ingress: KeptIngress | null
-  /** Of new volumes; null: the cluster's default. */
+  /** Storage class of new volumes; null: the cluster's default. */
   storageClass: string | null
 }
 
-/** What services on a cluster need of this server. */
+/** The parts of this server that services on a cluster need. */
 export type KubernetesServices = Pick<
   KubernetesRuntimeParts,
   'ownerId' | 'outbound' | 'registryLogins' | 'runAs' | 'ingress' | 'argoNamespace'
@@ -40,7 +41,7 @@ export type KubernetesServices = Pick<
   ChartParts
 
 const storageClassSql = `nullif(c.spec #>> '{advanced_settings,storageclass.fast_ssd}', '')`
-/** Another way of hosts, or of volumes, is another connection. */
+/** A change of the ingress or of the storage class needs a new connection. */
 const placeMarkSql = `md5(concat(c.spec ->> 'ingress', ' ', ${storageClassSql}))`
 const placeSql = `nullif(c.spec -> 'ingress', 'null') as ingress, ${storageClassSql} as "storageClass"`
 
@@ -48,7 +49,7 @@ const columns = `c.id as "clusterId", c.organization_id as "organizationId", k.i
   k.id || ' ' || k.version || ' ' || coalesce(u.engine_id, '') || ' ' || ${placeMarkSql} as version, k.sealed,
   u.engine_id as "claimedId", u.version as "engineVersion", ${placeSql}`
 
-/** The clusters that are Kubernetes, or one of them. */
+/** All clusters that are Kubernetes, or one of them. */
 export const readKubernetesRows = (db: Queryable, clusterId: string | null = null): Promise<KubernetesRow[]> =>
   db.query<KubernetesRow>(
     `select ${columns} from node c join node k on ${namesKubernetesSql('c')}
@@ -63,7 +64,7 @@ export const readKubernetesRows = (db: Queryable, clusterId: string | null = nul
     [clusterId],
   )
 
-/** Where the kubeconfig of a cluster that a module has made is sealed. */
+/** Where the kubeconfig of a cluster made by a module is sealed. */
 export const placeOfMade = (clusterId: string) => ({ table: 'managed_cluster', row: clusterId, column: 'sealed' })
 
 /** The kubeconfig as it was written. */
@@ -83,7 +84,7 @@ export const openKubeconfig = (
 
 const prefix = 'kubernetes '
 
-/** By which `cluster_engine` knows a cluster: never the id of a Docker engine. */
+/** The id of a cluster in `cluster_engine`: never the id of a Docker engine. */
 export const idOfKubernetes = (uid: string): string => prefix + uid
 
 export const isKubernetesId = (id: string): boolean => id.startsWith(prefix)
@@ -95,7 +96,7 @@ export const refuseMissing = ({ missing }: KubernetesFacts): void => {
   throw new KubernetesError(403, `The login of the kubeconfig lacks these rights in the cluster: ${rights}.`)
 }
 
-/** As a cluster's row has it. */
+/** As stored in a cluster's row. */
 export interface KeptIngress {
   class_name?: string | null
   annotations?: Record<string, string> | null
@@ -130,7 +131,7 @@ const placeOf = (kept: KeptIngress): IngressPlace => {
   }
 }
 
-/** What this server does with one of them. Nothing is asked of it yet. */
+/** Connects to one of them. Sends no request yet. */
 export const connectKubernetes = async (
   row: KubernetesRow,
   kubeconfig: Secret,

@@ -1,13 +1,13 @@
 /**
- * Which clusters this server reaches: the default ones, one of each organization, which are all the engine of its own
- * machine, where it has one; those whose credentials name a Docker engine; and those that are Kubernetes, by the kubeconfig of their
- * credentials or by what a module has told. This is the one place that knows.
+ * Which clusters this server can connect to: the default ones, one for each organization, which are all the engine of
+ * its own machine, if it has one; those whose credentials name a Docker engine; and those that are Kubernetes, with
+ * the kubeconfig of their credentials or of their module's outputs. Only this file knows.
  */
 import { isKubernetesSql, isLocalSql, namesSql } from '../store/cluster-rows.ts'
 import type { Queryable } from '../store/database.ts'
 import { hasEngineSql } from '../store/installation.ts'
 
-/** The key of the engine of this machine, whichever organization's default cluster it is asked for. */
+/** The key of the engine of this machine, whichever organization's default cluster it serves. */
 export const localKey = 'local'
 
 /** Whether services on a cluster with this configuration run on this machine's engine. */
@@ -17,25 +17,28 @@ export const isLocal = (spec: object): boolean => (spec as { is_default?: unknow
 export const keySql = (row: string): string =>
   `case when ${isLocalSql(row)} then '${localKey}' else ${row}.id::text end`
 
-/** SQL for that of the cluster of an environment of this id. */
+/** SQL for the key of the cluster of the environment with this id. */
 export const environmentKeySql = (id: string): string =>
   `(select ${keySql('c')} from node e join node c on c.id = (e.spec ->> 'cluster_id')::uuid where e.id = ${id})`
 
-/** SQL: whether `k` is the credentials of a cluster's row, and names the Docker engine that the cluster is. */
+/** SQL: whether `k` are the credentials of a cluster's row, and name the Docker engine that the cluster is. */
 export const namesEngineSql = (row: string): string => `${namesSql(row)} and k.spec ? 'engine_url'`
 
-/** SQL: whether a cluster's row is a Docker engine that this server reaches: its own, or one that credentials name. */
+/**
+ * SQL: whether a cluster's row is a Docker engine that this server can connect to: its own, or one named in
+ * credentials.
+ */
 export const isEngineSql = (row: string): string =>
   `(case when ${isLocalSql(row)} then ${hasEngineSql} else exists (select from node k where ${namesEngineSql(row)}) end)`
 
-/** SQL: whether this server reaches the cluster of a row. */
+/** SQL: whether this server can connect to the cluster of a row. */
 export const isReachedSql = (row: string): string => `(${isEngineSql(row)} or ${isKubernetesSql(row)})`
 
 /** Why nothing runs on the default cluster of a server that was started without an engine. */
 export const noEngineSentence =
   'This server has no Docker engine of its own (SLIPWAY_DOCKER=off), so nothing runs on its default cluster: use a cluster whose credentials name a Docker engine or have a kubeconfig.'
 
-/** Why nothing can be deployed to the cluster of an environment; null when it can. */
+/** Why nothing can be deployed to the cluster of an environment; null if it can. */
 export const clusterRefusal = async (tx: Queryable, environmentId: string): Promise<string | null> => {
   const [row] = await tx.query<{ isReached: boolean; isDefault: boolean }>(
     `select ${isReachedSql('d')} as "isReached", ${isLocalSql('d')} as "isDefault"

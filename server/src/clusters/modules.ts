@@ -1,7 +1,7 @@
 /**
- * The Terraform modules by which this server makes clusters at cloud providers: one of each provider, named by the operator
- * in a JSON file; and what they have in common with those of databases (database-modules.ts). Pure but for the reading of
- * files: says what is wrong with such a file, and what a module is given.
+ * The Terraform modules that make clusters at cloud providers: one for each provider, configured by the operator in a
+ * JSON file; and the parts shared with the modules of databases (database-modules.ts). Pure except for reading files:
+ * checks such a file, and makes the inputs of a module.
  */
 
 import { readFileSync } from 'node:fs'
@@ -24,17 +24,17 @@ interface ModuleOutputs {
   token?: string
 }
 
-/** What every module has, whatever it makes. */
+/** The fields shared by all modules. */
 export interface ToolModule {
   engine: 'terraform' | 'tofu'
-  /** An image that has the tool; without it the operator's program is used. */
+  /** An image that contains the tool; without it the operator's program is used. */
   image?: string
-  /** A folder of this server's machine, absolute; or an address that the tool fetches. */
+  /** A folder on this server's machine, absolute; or an address that the tool fetches. */
   source: string
-  /** Of a module of a registry. */
+  /** For a module of a registry. */
   version?: string
   inputs: Readonly<Record<string, ModuleInput>>
-  /** Names of the module's outputs, by what they mean here. */
+  /** Names of the module's outputs, by their meaning here. */
   outputs: object
   timeoutMinutes: number
 }
@@ -55,7 +55,7 @@ export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export const outputName = /^[A-Za-z_][\w-]{0,99}$/
-// What a template of the tool would begin with is in no address.
+// An address must not contain the beginning of a template of the tool.
 const address = /^(?!.*[$%]\{)[!-~]{1,1000}$/
 const versionText = /^[\w.+-]{1,64}$/
 const pointer = /^(\/[^/]{1,200}){0,10}$/
@@ -64,10 +64,10 @@ const longestMinutes = 24 * 60
 const isInput = (value: unknown): boolean =>
   typeof value === 'string' ? pointer.test(value) : isFields(value) && Object.keys(value).join() === 'value'
 
-/** What each field must be, as the end of a sentence; those of a module are checked in this order. */
+/** Requirements of each field, as the end of a sentence; those of a module are checked in this order. */
 export type Rules = Readonly<Record<string, { must: string; isGood(value: unknown): boolean; needed?: true }>>
 
-/** Of every module. */
+/** For every module. */
 export const toolRules: Rules = {
   engine: { must: '"terraform" or "tofu"', isGood: (value) => value === 'terraform' || value === 'tofu' },
   image: {
@@ -113,7 +113,7 @@ const rules: Rules = {
   },
 }
 
-/** What is wrong with a module; null when nothing. Pure. */
+/** The error in a module; null if there is none. Pure. */
 export const wrongIn = (fields: Fields, rules: Rules): string | null => {
   const unknown = Object.keys(fields).find((key) => rules[key] === undefined)
   if (unknown !== undefined) return `has an unknown field "${unknown.slice(0, 100)}"`
@@ -126,7 +126,7 @@ export const wrongIn = (fields: Fields, rules: Rules): string | null => {
   return null
 }
 
-/** What every module has, of fields that are as `toolRules` say. Pure. */
+/** The shared fields of a module that fulfills `toolRules`. Pure. */
 export const toolModuleOf = (fields: Fields): ToolModule => ({
   engine: (fields.engine ?? 'terraform') as ToolModule['engine'],
   ...(fields.image === undefined ? {} : { image: String(fields.image) }),
@@ -143,7 +143,7 @@ const moduleOf = (fields: Fields): ClusterModule => ({
   versions: ((fields.versions ?? []) as unknown[]).map(String),
 })
 
-/** Pure. The modules of a file's text, or what the file must be, as the end of a sentence. */
+/** Pure. The modules in a file's text, or what the file must be, as the end of a sentence. */
 export const parseClusterModules = (text: string): ClusterModules | string => {
   const found = tryJson(text)
   if (!isFields(found)) return 'the path of a JSON file with an object'
@@ -161,7 +161,7 @@ export const parseClusterModules = (text: string): ClusterModules | string => {
 
 const longestFile = 1_048_576
 
-/** For the settings: the modules of the file at a path, or what it must be. */
+/** For the settings: the modules in the file at a path, or what it must be. */
 export const modulesAt = <Modules>(
   path: string,
   parse: (text: string) => Modules | string,
@@ -179,7 +179,7 @@ export const modulesAt = <Modules>(
 export const clusterModulesAt = (path: string): { value: ClusterModules } | string =>
   modulesAt(path, parseClusterModules)
 
-/** The module by which clusters of such a configuration are made; null where there is none. */
+/** The module for clusters with such a configuration; null if there is none. */
 export const moduleOfCluster = (
   modules: ClusterModules | undefined,
   { cloud_provider: provider, kubernetes }: Readonly<Record<string, unknown>>,
@@ -193,7 +193,7 @@ const stepInto = (value: unknown, part: string): unknown => {
 const valueAt = (document: unknown, path: string): unknown =>
   path === '' ? document : path.slice(1).split('/').reduce(stepInto, document)
 
-/** The inputs of a module, from what it makes; a field that is not set leaves the module's default. Pure. */
+/** The inputs of a module for a cluster or database; an unset field keeps the module's default. Pure. */
 export const inputsFor = ({ inputs }: Pick<ToolModule, 'inputs'>, document: object): Fields => {
   const given = Object.entries(inputs).map(([key, input]) => [
     key,
@@ -202,7 +202,7 @@ export const inputsFor = ({ inputs }: Pick<ToolModule, 'inputs'>, document: obje
   return Object.fromEntries(given.filter(([, value]) => value !== undefined && value !== null))
 }
 
-/** Whether a module is given all of a field, or some of it. Pure. */
+/** Whether a module gets all of a field, or some of it. Pure. */
 export const readsField = ({ inputs }: Pick<ToolModule, 'inputs'>, field: string): 'all' | 'some' | 'nothing' => {
   const pointers = Object.values(inputs).filter((input) => typeof input === 'string')
   if (pointers.some((each) => each === field || field.startsWith(`${each}/`))) return 'all'
@@ -240,7 +240,7 @@ const readFolder = async (folder: string): Promise<ModuleFile[]> => {
   return files
 }
 
-/** A module around one that the tool fetches. */
+/** A module that wraps one that the tool fetches. */
 const around = ({ source, version, outputs }: ToolModule, names: readonly string[]): ModuleFile => {
   const given = Object.fromEntries(names.map((each) => [each, `\${var.${each}}`]))
   const told = Object.values(outputs).map((each: string) => [
@@ -255,6 +255,6 @@ const around = ({ source, version, outputs }: ToolModule, names: readonly string
   return { path: '/module/main.tf.json', content: JSON.stringify(content) }
 }
 
-/** What the tool runs on, for these inputs. Rejects with `module_refused`. */
+/** The files that the tool runs on, for these inputs. Rejects with `module_refused`. */
 export const filesOf = async (module: ToolModule, inputs: object): Promise<ModuleFile[]> =>
   isFolder(module) ? readFolder(module.source) : [around(module, Object.keys(inputs))]

@@ -45,7 +45,7 @@ export const noRuntime: Runtime = {
   capacity: refuse,
   volumeSizes: async () => new Map(),
   stopsFirst: () => false,
-  // What is to end has no instance there, and what is to run cannot.
+  // A service that ends has no instance there, and one that should run cannot.
   converge: async (_service, { state }) => (state === 'running' ? refuse() : { instances: [], refused: [] }),
   resize: refuse,
   removeEnvironment: done,

@@ -1,6 +1,7 @@
 /**
- * How a module logs in at the provider of a cluster, for the cluster itself or for a database beside it: the credentials of the organization as the variables that the
- * providers of the tool read. Opened only for a run; never in a state, an input or a log.
+ * How a module logs in at the provider of a cluster, for the cluster itself or for a database on it: the credentials
+ * of the organization as environment variables of the tool's providers. Decrypted only for a run; never in a state, an
+ * input or a log.
  */
 
 import { DeploymentError } from '../lib/errors.ts'
@@ -14,13 +15,13 @@ type Spec = Record<string, unknown>
 
 interface Form {
   kind: string
-  /** The variable that each field becomes. */
+  /** The variable of each field. */
   fields: Readonly<Record<string, string>>
-  /** What else is said, from the region of the cluster and what was opened. */
+  /** Further variables, from the region of the cluster and the decrypted fields. */
   more(region: string, opened: Readonly<Record<string, string>>): Record<string, string>
-  /** What there has to be, as the end of a sentence. */
+  /** The requirement, as the end of a sentence. */
   must: string
-  /** Whether what was opened is that; absent: any is. */
+  /** Whether the decrypted fields fulfill it; absent: they always do. */
   isGood?(opened: Readonly<Record<string, string>>): boolean
 }
 
@@ -39,8 +40,8 @@ const projectOf = (key: string): string => {
 }
 
 /**
- * Not a path, nor what makes the tool fetch a login elsewhere, such as that of the machine that it runs on. The tool does
- * not tell capital letters from small ones in names of fields.
+ * Neither a path nor a form that makes the tool fetch a login elsewhere, such as that of its own machine. The tool
+ * ignores case in names of fields.
  */
 const isServiceAccountKey = (key: string): boolean => {
   const fields = fieldsOf(key)
@@ -147,7 +148,7 @@ export const openLogin = async (
   return new Secret({ env, hidden: Object.keys(row?.sealed ?? {}).flatMap((name) => opened[name] ?? []) })
 }
 
-/** What the providers of the tool say when an account is not let in. */
+/** The messages with which the providers of the tool report a refused login. */
 const refusals: Readonly<Record<ModuleProvider, RegExp>> = {
   AWS: /InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClientException|InvalidAccessKeyId|AuthFailure|ExpiredToken|IncompleteSignature|No valid credential sources/i,
   GCP: /invalid_grant|invalid_client|invalid authentication credentials|UNAUTHENTICATED|could not find default credentials|"?credentials"? (are not valid|is not valid JSON)/i,

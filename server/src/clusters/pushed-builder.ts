@@ -1,10 +1,10 @@
 /**
- * Images for a cluster whose machines pull what they run: built by a Docker engine, this machine's or another one of the
- * organization, and pushed to the container registry that the cluster names.
+ * Images for a cluster whose machines pull their images: built by a Docker engine, this machine's or another one of
+ * the organization, and pushed to the container registry that the cluster names.
  *
- * Promises: what is returned is a digest that the registry has. The same content is built and pushed once. Without a
- * registry, or an engine that builds for the machines of the cluster, it is said what to do.
- * When the process dies: the next build finds what is in the registry, or pushes again.
+ * Promises: the returned digest exists in the registry. The same content is built and pushed once. Without a registry,
+ * or an engine that builds for the machines of the cluster, the error says what to do. When the process dies: the next
+ * build finds the image in the registry, or pushes it again.
  */
 import type { BuildRequest, Destination, ImageBuilder } from '../builds/builder.ts'
 import { createImageStore } from '../builds/image-store.ts'
@@ -59,9 +59,7 @@ export const buildRefusal = async (db: Queryable, key: string): Promise<string |
   return row.hasEngine ? null : noEngine
 }
 
-/**
- * The name that images of a service have in a registry: below the path of its URL, or, at Docker Hub, below the user.
- */
+/** The name of a service's images in a registry: below the path of its URL, or, at Docker Hub, below the user. */
 export const pushedName = ({ url, login }: RegistryPlace, serviceId: string): string => {
   const { host, pathname } = new URL(url)
   const path = pathname.split('/').filter((part) => part !== '')
@@ -138,7 +136,7 @@ export const createPushedBuilder = (
     return {
       async find(contentKey, signal) {
         const stored = await store.find(owner, contentKey)
-        // Of another registry than the one that is named now.
+        // An image of another registry than the one that is configured now.
         if (stored === null || !stored.reference.startsWith(folder)) return null
         const { name, tag } = splitTag(stored.reference)
         const isThere = await push.isThere({ organizationId, repository: name, tag, origin, login }, signal)

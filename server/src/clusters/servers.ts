@@ -1,9 +1,9 @@
 /**
- * The other servers on this database: who is there, and asking them something.
+ * The other servers on this database: which are alive, and asking them something.
  *
- * Promises: a server is counted as long as it renews its lease, and not after an orderly stop; a question is answered by
- * all that are there, or its time runs out.
- * When the process dies: it is counted until its lease has run out, and questions to it run out too.
+ * Promises: a server is counted as long as it renews its lease, and not after an orderly stop; a question is answered
+ * by all live servers, or its time runs out. When the process dies: it is counted until its lease has run out, and
+ * questions to it run out too.
  */
 
 import { waitAtMost } from '../lib/concurrency/waiting.ts'
@@ -12,15 +12,18 @@ import type { Database } from '../store/database.ts'
 import { leaseEnd, leaseMs } from '../work/lease.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 
-/** A question to the other servers, as JSON; with its answer it must fit into a notice (8000 bytes). */
+/** A question to the other servers, as JSON; with its answer it must fit into a notification (8000 bytes). */
 export type Question = Record<string, unknown>
 
 export interface Servers {
-  /** Ids of the others that are there. */
+  /** Ids of the other live servers. */
   others(): Promise<string[]>
-  /** Asks these; the answers that came in time. */
+  /** Asks these; returns the answers that arrived in time. */
   ask(others: readonly string[], question: Question, timeoutMs: number, signal?: AbortSignal): Promise<number[]>
-  /** From now on this server is there, and `answer` is asked. `missed`: questions may have been missed. */
+  /**
+   * From now on this server is counted, and `answer` is called for questions. `missed`: questions may have been
+   * missed.
+   */
   start(answer: (question: Question) => Promise<number>, missed: () => void): Promise<void>
   stop(): Promise<void>
 }

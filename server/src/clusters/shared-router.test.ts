@@ -31,7 +31,7 @@ const route = (serviceId: string, port: number): Route => ({
   targets: [{ host: '10.0.0.1', port }],
 })
 
-/** A server's own router, in memory; ports that it cannot have are refused. */
+/** A server's own router, in memory; it refuses ports that are taken. */
 const createOwn = (busy: number[] = []) => {
   const table = new Map<string, AnyRoute[]>()
   const drained: number[] = []
@@ -80,7 +80,7 @@ test('when a route is set, the routers of all servers have it; a drain is of all
   const [first, second] = [await startServer(), await startServer([5432])]
   await first.follow()
   const [web, gone] = [await addService(), await addService()]
-  // A router may know services that are gone meanwhile, and some that were routed before anybody shared.
+  // A router may know services that were deleted meanwhile, and some that were routed before routers were shared.
   second.table.set(newId(), [route(gone, 1)])
   const before = await addService()
   second.table.set(before, [route(before, 7)])
@@ -100,7 +100,7 @@ test('when a route is set, the routers of all servers have it; a drain is of all
     assert.deepEqual([portOf(from.table, web), portOf(to.table, web)], [port, port])
   }
   assert.deepEqual(await first.router.routes(), [route(web, 3)])
-  // A port that another router cannot have is no reason to fail here, one of our own is.
+  // A port that is taken on another router is not an error here; one on our own is.
   const stream: AnyRoute = { ...route(web, 4), host: undefined, port: 5432, protocol: 'TCP' } as never
   await first.router.setService(web, [route(web, 4), stream])
   assert.deepEqual([first.table.get(web)!.length, second.table.get(web)!.length], [2, 1])

@@ -1,10 +1,10 @@
 /**
- * One table of routes for the routers of several servers on one database: whoever changes it tells the others, so that a
- * request may come to any of them.
+ * One table of routes for the routers of several servers on one database: each change is sent to the other servers, so
+ * that a request may come to any of them.
  *
- * Promises: when `setService` resolves, the routers of all servers that are there have the routes; a router that missed
- * something has it within a minute; `drain` waits for what is under way through any of them.
- * When the process dies: its router goes on with the table that it has; the next start brings that up to date first.
+ * Promises: when `setService` resolves, the routers of all live servers have the routes; a router that missed a change
+ * has it within a minute; `drain` waits for requests in progress through any of them. When the process dies: its
+ * router keeps serving the table that it has; the next start updates that first.
  */
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
 import { type AnyRoute, apiRouteId, type Router, type Target } from '../router/router.ts'
@@ -15,11 +15,14 @@ import type { Question, Servers, ServersParts } from './servers.ts'
 export interface SharedRouter extends Router {
   /** Brings our own router up to date, and keeps it so. */
   follow(): Promise<void>
-  /** The router goes on; nothing is told to it any more. */
+  /** The router keeps serving; it gets no more updates. */
   leave(): Promise<void>
-  /** Has the other servers look what their routers are to serve for this host; resolves when they have, or after a while. */
+  /**
+   * Makes the other servers load the certificates and challenges of this host into their routers; resolves when they
+   * have, or after a while.
+   */
   tellTls(host: string): Promise<void>
-  /** What the others call here. */
+  /** Called when another server has called `tellTls`. */
   hearTls(learn: (host: string) => Promise<void>): void
 }
 
@@ -29,10 +32,10 @@ interface SharedRouterParts extends ServersParts {
 }
 
 const everyMs = 60_000
-/** For a router to be told, on another machine. */
+/** For a router on another machine to be updated. */
 const toldMs = 5000
 const drainSlackMs = 2000
-/** As many as fit into a notice. */
+/** As many as fit into a notification. */
 const targetsAtOnce = 100
 
 const never = new AbortController().signal
@@ -45,18 +48,18 @@ interface Told {
 
 const toldSql = `select n.id, t.routes from node n left join routing t on t.service_id = n.id`
 
-// Of a service that is gone there is nothing to keep.
+// For a deleted service there is nothing to store.
 const writeSql = `insert into routing (service_id, routes) select id, $2 from node where id::text = $1
   on conflict (service_id) do update set routes = excluded.routes`
 
 export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
   const { own, servers, database, log } = parts
-  /** By service: what is told by us and what we hear of others do not cross. */
+  /** By service: our own changes and those received from other servers do not overlap. */
   const turns = createKeyedLock()
   let looking: Loop | undefined
   let learnTls: ((host: string) => Promise<void>) | undefined
 
-  /** All of them but those whose port cannot be had here, which wait for the next look. */
+  /** Sets all routes except those whose port is taken here, which wait for the next check. */
   const setWhatCan = async (serviceId: string, routes: readonly AnyRoute[]): Promise<void> => {
     for (const { message } of await routeWhatCan(own, serviceId, routes))
       log.warn({ serviceId }, `${message}; retrying in a minute`)
@@ -74,7 +77,7 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
     ])
     const known = new Map(told.map(({ id, routes }) => [id, routes]))
     for (const serviceId of new Set([...known.keys(), ...has.keys()])) {
-      // The API's own host is each server's own matter.
+      // The API's own host is configured by each server itself.
       if (serviceId === apiRouteId) continue
       const wanted = known.get(serviceId)
       const isRight = wanted === null || areEqual(wanted ?? [], has.get(serviceId) ?? [])
@@ -130,7 +133,7 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
       const idle: string[] = []
       for (const serviceId of here) {
         const answers = await servers.ask(others, { idle: serviceId, ms }, toldMs)
-        // One that does not answer may have been asked.
+        // A server that does not answer may have received requests.
         if (answers.length === others.length && answers.every((each) => each === 1)) idle.push(serviceId)
       }
       return idle

@@ -24,7 +24,7 @@ const createEngine = () => {
   return runtime
 }
 
-/** A control plane as it starts: what it finds decides what it may do. */
+/** A control plane as it starts: the marks that it finds decide what it may do. */
 const start = (database: Database, runtime: FakeRuntime, writer: string, challengeMs = 300) =>
   createLine(
     { database, writer, clock: systemClock, log: createLog('silent'), stopping: stopping.signal, challengeMs },
@@ -49,7 +49,7 @@ test('a control plane that starts again goes on at once, and leaves one mark, of
   const [database, runtime] = [await testDatabase(), createEngine()]
   await start(database, runtime, 'a').ready()
   const first = await newest(runtime)
-  // An answer to a challenge would take this test longer than it may.
+  // Waiting for an answer to a challenge would time this test out.
   await start(database, runtime, 'a', 10 * 60_000).ready()
   const marks = await runtime.marks.list(key, signal)
   assert.equal(marks.length, 1)
@@ -69,7 +69,7 @@ test('an older copy of a database changes nothing, from its first look on, until
   await assert.rejects(guarded.removeEnvironment(service.environmentId, signal), refused)
   await assert.rejects(guarded.ingress.unpublish(service.serviceId), refused)
   assert.deepEqual(await newest(runtime), mark)
-  // It is kept: the next start looks no further.
+  // The conflict is stored: the next start checks nothing else.
   await assert.rejects(start(copy, runtime, 'a').ready(), refused)
   await restored.takeOver(signal)
   await clearConflict(copy, key)
@@ -116,7 +116,7 @@ test('of two writers of one generation the engine takes one, and the other holds
   const [database, copy, runtime] = [await testDatabase(), await testDatabase(), createEngine()]
   await start(database, runtime, 'a').ready()
   await copyGenerations(database, copy)
-  // Both begin as if nobody else were there.
+  // Both begin as if they were alone.
   const both = [start(database, runtime, 'a'), start(copy, runtime, 'a')]
   const ends = await Promise.allSettled(both.map((line) => line.ready()))
   await Promise.all(both.map((line) => line.check()))
@@ -132,7 +132,7 @@ test('a database that does not know what runs is older, though its marks are the
   await assert.rejects(start(database, withStranger, 'a').ready(), refused)
   const [row] = await database.query<{ message: string }>('select message from cluster_conflict')
   assert.match(row!.message, /does not know a service or environment/)
-  // What was deleted by a request is no sign of that, and what is listed is known to be unknown.
+  // A deletion by request is not evidence of a conflict, and listed orphans are known to be unknown.
   await clearConflict(database, key)
   await database.query(`insert into deletion (id, kind, environment_id, cluster) values ($1, 'environment', $1, $2)`, [
     stranger,

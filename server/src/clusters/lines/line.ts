@@ -1,12 +1,13 @@
 /**
- * Whether this database is the one that an engine or cluster was worked on by: its line. A database that is older than
- * what it finds (a restored copy), or that was copied and whose original is at work, would end what it does not know.
+ * Whether this database is the one from which an engine or cluster was managed so far: its line. A database that is
+ * older than the objects it finds (a restored copy), or a copy whose original is still at work, would delete objects
+ * that it does not know.
  *
  * Promises: nothing is changed on a cluster before its marks were read and are of this database, and nothing from the
- * moment when they are not; that is kept in the database until an operator chooses. Of two control planes with copies of one
- * database the one whose line it is goes on.
- * Refuses to know: deployments, services and what becomes of what is found.
- * When the process dies: a generation is in the database before it is on the cluster, so the next start knows the mark.
+ * moment when they are not; that is stored in the database until an operator decides. Of two control planes with
+ * copies of one database the one that owns the line continues. Does not know: deployments, services and how the
+ * objects found are used. When the process dies: a generation is in the database before it is on the cluster, so the
+ * next start knows the mark.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
@@ -84,26 +85,26 @@ const isAlone = async (
 
 export interface LineParts {
   database: Database
-  /** Which control plane this is: the same over restarts of one data directory, and for all servers of one database. */
+  /** Id of this control plane: the same over restarts of one data directory, and for all servers of one database. */
   writer: string
   clock: Clock
   log: Log
   /** Fires when the server ends. */
   stopping: AbortSignal
-  /** How long a control plane that is at work may take to answer a challenge. Default 15 s. */
+  /** How long another control plane may take to answer a challenge. Default 15 s. */
   challengeMs?: number
 }
 
 export interface Line {
   /** Resolves when this server may change something; rejects with a `DeploymentError` while it may not. */
   ready(): Promise<void>
-  /** Resolves with a signal that fires when it may not any more; rejects when `signal` fires. */
+  /** Resolves with a signal that fires when it no longer may; rejects when `signal` fires. */
   untilReady(signal: AbortSignal): Promise<AbortSignal>
-  /** Null while nothing is known against it. */
+  /** Null while no conflict is known. */
   conflict(): Conflict | null
-  /** Looks at the marks now. Rejects if the cluster does not answer. */
+  /** Reads the marks now. Rejects if the cluster does not answer. */
   check(): Promise<void>
-  /** The database goes on from here: its next generation is the newest. */
+  /** The database takes over the line: its next generation is the newest. */
   takeOver(signal: AbortSignal): Promise<void>
 }
 
@@ -120,7 +121,7 @@ const otherMessage = 'another control plane is at work there with a copy of the 
 const unknownMessage = (count: number): string =>
   `the database of this server does not know ${count === 1 ? 'a service or environment' : `${count} services or environments`} that were deployed there. It is older than them: a restored copy, or another control plane works on a copy of it`
 
-/** Nothing is changed there until an operator has chosen. */
+/** Nothing is changed there until an operator has decided. */
 export const isHeld = ({ line }: { line?: Line }): boolean => line !== undefined && line.conflict() !== null
 
 export const createLine = (parts: LineParts, key: string, runtime: Runtime): Line => {
@@ -146,7 +147,10 @@ export const createLine = (parts: LineParts, key: string, runtime: Runtime): Lin
     await queueAgain(database, key, environmentKeySql('d.environment_id'))
   }
 
-  /** What a copy of the database does not know, though its marks are its own: it was copied while it was at work. */
+  /**
+   * The number of objects that a copy of the database does not know although its marks are its own: it was copied
+   * while the original was at work.
+   */
   const unknownThere = async (): Promise<number> => {
     const owned = await runtime.owned()
     const isTrusted = !runtime.rollsItself
@@ -168,7 +172,7 @@ export const createLine = (parts: LineParts, key: string, runtime: Runtime): Lin
           : { code: 'older_database', message: olderMessage },
       )
     const isFirst = state !== 'ready'
-    // An operator has chosen: what is unknown is known to be so.
+    // An operator has decided: unknown objects are accepted as orphans.
     const isDecided = state === 'held'
     if (isFirst && !isDecided && !generations.isFirst) {
       const count = await unknownThere()

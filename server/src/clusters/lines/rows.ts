@@ -1,4 +1,4 @@
-/** What the database knows of its own line on a cluster: its generations, its conflict, and which ids it knows. */
+/** The data about a database's own line on a cluster: its generations, its conflict, and which ids are known. */
 import { randomBytes } from 'node:crypto'
 import { isUuid } from '../../lib/ids.ts'
 import type { Mark } from '../../runtimes/marks.ts'
@@ -6,7 +6,7 @@ import type { Owned } from '../../runtimes/owned.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import { textLockSql } from '../../store/locks.ts'
 
-/** Why nothing is changed on a cluster until an operator chooses. */
+/** Why nothing is changed on a cluster until an operator decides. */
 export interface Conflict {
   code: 'older_database' | 'other_server'
   message: string
@@ -21,7 +21,7 @@ export interface ConflictRow extends Conflict {
 /** Generations that are remembered of each cluster: a copy older than that is older in any case. */
 const kept = 100
 
-/** Every server reads the conflict of this cluster again, and its holder looks at everything there. */
+/** Notifies every server to read the conflict of this cluster again, and its holder to check everything there. */
 export const conflictChannel = 'slipway_conflict'
 
 export const readConflict = async (db: Queryable, cluster: string): Promise<Conflict | null> => {
@@ -95,15 +95,15 @@ export const writeGeneration = (database: Database, cluster: string, writer: str
   })
 
 /**
- * SQL: whether a row of `deletion` says anything about the cluster of this key. What had a row is deleted wherever it is;
- * an orphan only where somebody had it removed, because a cluster chooses the ids of what it calls its orphans.
+ * SQL: whether a row of `deletion` applies to the cluster of this key. A deleted service is deleted on every cluster;
+ * an orphan only where its removal was requested, because a cluster chooses the ids of its orphans.
  */
 export const countsSql = (deletion: string, cluster: string): string =>
   `(${deletion}.kind <> 'ORPHAN' or ${deletion}.cluster = ${cluster})`
 
 /**
- * Ids of services and environments of a cluster that neither a row nor a deletion explains. `trusted`: what is inside of an environment
- * is only what this server put there, so that its labels count; else only environments do.
+ * Ids of services and environments on a cluster for which there is neither a row nor a deletion. `trusted`: everything
+ * inside an environment was put there by this server, so that its labels count; else only environments do.
  */
 export const readUnknown = async (
   db: Queryable,
@@ -137,7 +137,7 @@ export const readUnknownVersions = async (db: Queryable, { instances }: Owned): 
   return rows.map(({ id }) => id)
 }
 
-/** Of these ids, those that are not listed as orphans. */
+/** The ids that are not listed as orphans. */
 export const withoutOrphans = async (db: Queryable, ids: readonly string[]): Promise<string[]> => {
   const rows = await db.query<{ id: string }>(
     'select i.id from unnest($1::uuid[]) as i (id) where not exists (select from orphan o where o.id = i.id)',
@@ -146,7 +146,7 @@ export const withoutOrphans = async (db: Queryable, ids: readonly string[]): Pro
   return rows.map(({ id }) => id)
 }
 
-/** Deployments that were under way on the cluster wait in the queue until an operator has chosen. */
+/** Puts deployments in progress on the cluster back into the queue until an operator has decided. */
 export const queueAgain = (db: Queryable, cluster: string, keySql: string): Promise<unknown> =>
   db.query(
     `update deployment d set state = 'QUEUED', worker = null, lease_until = null

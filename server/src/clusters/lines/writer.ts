@@ -1,16 +1,16 @@
-/** Which control plane writes marks, so that one that only starts again is not taken for another one. */
+/** The id of the control plane that writes marks, so that a restarted one is not taken for another one. */
 import { createHash } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import type { Queryable } from '../../store/database.ts'
 
-/** A copied folder is another one; the same is used by one process at a time. */
+/** A copied folder is another writer; one folder is used by one process at a time. */
 const ofFolder = async (dataDir: string): Promise<string> => {
   const { dev, ino, birthtimeMs } = await stat(dataDir)
   return `${hostname()} ${dev} ${ino} ${birthtimeMs}`
 }
 
-/** All servers of a database are one control plane; a copy of it is served at another place. */
+/** All servers of a database are one control plane; a copy of the database has another address. */
 const ofDatabase = async (db: Queryable): Promise<string> => {
   const [row] = await db.query<{ text: string }>(
     `select concat_ws(' ', s.system_identifier, d.oid, host(inet_server_addr()), inet_server_port()) as text
