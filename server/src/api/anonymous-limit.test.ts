@@ -1,4 +1,4 @@
-/** Whatever needs no caller is counted for the address that it comes from, and a caller never is. */
+/** Every request without a caller is counted for its address, and one with a caller never is. */
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { after, test } from 'node:test'
@@ -18,7 +18,7 @@ const api = await startApi({
     ...{ trustedProxies: ['127.0.0.1'], corsOrigins: ['https://page.example'] },
   },
 })
-/** No time passes in which somebody gets more. */
+/** The clock stands still, so that no allowance is renewed. */
 const clock = { ...systemClock, monotonicMs: () => 0 }
 const still = await createApi({ ...api.parts, clock }, operations)
 const url = await still.listen({ host: '127.0.0.1', port: 0 })
@@ -77,7 +77,7 @@ for (const [index, [name, path, status, asked]] of doors.entries())
     const address = `203.0.113.${index}`
     const found = await askOften(address, path, asked)
     assert.deepEqual(found, [...Array(limit).fill(status), 429, 429])
-    // Nobody else is held up, and neither is a caller behind the same address.
+    // Other addresses are not limited, nor is a caller behind the same address.
     assert.equal(await statusFrom(`198.51.100.${index}`, path, asked), status)
     const own = { headers: { authorization: `Token ${api.token}` } }
     assert.equal(await statusFrom(address, '/organization', own), 200)

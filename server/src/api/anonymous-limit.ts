@@ -1,8 +1,8 @@
 /**
- * How much may be asked without a caller. Promises that no request is free: it either proves to be from a caller, whose
- * own limits count it, or is counted for its address and for all addresses together before anything is done for it. What
- * proves nothing is counted unless its route says otherwise, so a new page is limited without a word.
- * Does not know what a request is for.
+ * Limits requests without a caller. Promises that no request is free: it either proves to be from a caller, whose own
+ * limits count it, or is counted for its address and for all addresses together before anything is done for it. A
+ * request without proof is counted unless its route says otherwise, so that new pages are limited by default. Does not
+ * know what a request is for.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { allowanceHeaders, tooManyRequests } from './rate-limit.ts'
@@ -10,7 +10,7 @@ import type { Throttle } from './throttle.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** It does nothing before the caller is known, and counts those who are not. */
+    /** The route does nothing before it has authenticated the caller, and counts failures itself. */
     authenticates?: boolean
     /** For monitors, and cheap. */
     isUnlimited?: boolean
@@ -24,9 +24,9 @@ declare module 'fastify' {
 export interface AnonymousLimit {
   /** Runs first for every request. Throws a 429. `carriesProof`: it has a token or a session, perhaps a wrong one. */
   admit(request: FastifyRequest, reply: FastifyReply, carriesProof: () => boolean): void
-  /** The request is answered without a look at its caller. Once, however often it is called. Throws a 429. */
+  /** The request is answered without authenticating its caller. Once, however often it is called. Throws a 429. */
   count(request: FastifyRequest, reply: FastifyReply): void
-  /** The request has proved to be from somebody who may send it. */
+  /** The request has proved to be from an authorized sender. */
   forgive(request: FastifyRequest): void
 }
 

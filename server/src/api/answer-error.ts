@@ -38,7 +38,7 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
   if (error instanceof ApiError) return error
   const known = library[(error as { code?: string }).code ?? '']
   if (known !== undefined) return new ApiError(...known)
-  // The caller disconnected while sending its body: nobody reads this response, and nothing failed on our side.
+  // The caller disconnected while sending its body: the response reaches no one, and nothing failed on our side.
   if (error instanceof Error && error.message === 'aborted' && 'statusCode' in error)
     return badRequest('The connection was closed before the whole body arrived.')
   const state = sqlState(error)
@@ -51,7 +51,7 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
 /** Sends an error as the plain body, or as a problem document (RFC 9457) if the client asks for one. */
 export const sendError = (request: FastifyRequest, reply: FastifyReply, error: ApiError): void => {
   const body = bodyOf(error, request.id)
-  // Nothing of a request that fails is applied.
+  // A failed request has applied nothing.
   reply.removeHeader(notAppliedHeader).code(error.status).headers(error.headers)
   if (error.status === 413) reply.header('connection', 'close')
   if (!prefersProblem(request.headers.accept)) {

@@ -1,16 +1,19 @@
-/** Where an operation says what its answer has beside the result: on an HTTP reply, or on a socket, which has no headers. */
+/**
+ * Where an operation writes the parts of its answer besides the result: to an HTTP reply, or to a socket, which has no
+ * headers.
+ */
 import type { ServerResponse } from 'node:http'
 import type { FastifyReply } from 'fastify'
 
 export interface Answerer {
   setHeader(name: string, value: string): void
-  /** For streams: takes the answer out of the machinery's hands, with the headers that it has so far. */
+  /** For streams: takes over the raw response, with the headers that it has so far. */
   hijack(): ServerResponse
 }
 
 export const answerWith = (reply: FastifyReply): Answerer => ({
   setHeader(name, value) {
-    // What else an answer varies with is said beside what every answer does.
+    // `Vary` is added to the values that every answer has.
     const before = name === 'vary' ? reply.getHeader('vary') : undefined
     reply.header(name, before === undefined ? value : `${before}, ${value}`)
   },
@@ -22,7 +25,7 @@ export const answerWith = (reply: FastifyReply): Answerer => ({
   },
 })
 
-/** A socket is answered by what is sent on it. */
+/** The answer of a socket is what is sent on it. */
 export const answerOnSocket: Answerer = {
   setHeader() {},
   hijack() {

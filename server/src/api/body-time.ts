@@ -17,7 +17,7 @@ export const limitBodyTime = (request: FastifyRequest, reply: FastifyReply, with
   if (isEmpty) return
   const late = setTimeout(() => {
     if (raw.complete || isLong(request)) return
-    // A second answer would be taken for that of the next request.
+    // A second answer would be taken for the answer to the next request.
     if (reply.raw.headersSent) raw.socket.destroy()
     else answerParserError(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket)
   }, withinMs)

@@ -1,4 +1,4 @@
-/** What holds for every answer, whatever the operation: forms, negotiation, and how odd requests are refused. */
+/** Rules for every answer, whatever the operation: forms, negotiation, and how malformed requests are refused. */
 import assert from 'node:assert/strict'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { connect } from 'node:net'

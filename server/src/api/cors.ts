@@ -8,9 +8,9 @@ import { ApiError } from '../lib/errors.ts'
 import { words } from '../lib/words.ts'
 
 export interface Cors {
-  /** Adds what every answer to this request says to the browser. */
+  /** Adds the CORS headers of every answer to this request. */
   addHeaders(request: FastifyRequest, reply: FastifyReply): void
-  /** Answers the question that a browser asks before a request of a listed origin; false if the request is no such question. */
+  /** Answers the preflight request of a browser for a listed origin; false if the request is not one. */
   answerPreflight(request: FastifyRequest, reply: FastifyReply): boolean
   /** Throws a 403 for a websocket that a page of an unlisted origin opens. */
   checkSocket(request: FastifyRequest): void
@@ -63,7 +63,7 @@ export const createCors = (origins: readonly string[]): Cors => {
     },
     checkSocket(request) {
       const { origin, authorization } = request.headers
-      // Pages cannot set this header: whoever sends it is a program, whatever origin it claims.
+      // Pages cannot set this header: its sender is a program, whatever origin it claims.
       if (listed.size === 0 || origin === undefined || authorization !== undefined) return
       if (listed.has(origin) || origin === ownOrigin(request)) return
       throw new ApiError(

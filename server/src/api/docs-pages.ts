@@ -1,7 +1,7 @@
 /**
- * `/docs`: the description of the API for people. Its page has four megabytes of script that is not ours, so it runs in
- * a sandbox without our origin: the script reads no storage, no cookie and no answer of the API but `/openapi.json`,
- * which is public. Nothing on it is inline or evaluated. Loaded when somebody first opens it.
+ * `/docs`: the description of the API for people. Its page has four megabytes of third-party script, so it runs in a
+ * sandbox without our origin: the script reads no storage, no cookie and no answer of the API except `/openapi.json`,
+ * which is public. Nothing on it is inline or evaluated. Loaded when it is first opened.
  */
 import fastify, { type FastifyInstance } from 'fastify'
 import { cachedFor } from '../lib/time/cached.ts'
@@ -40,7 +40,7 @@ const page = `<!doctype html>
 </html>
 `
 
-/** A sandbox has no storage, which the library expects: what it keeps is gone with the page. */
+/** A sandbox has no storage, which the library expects: stored values are lost with the page. */
 const storageScript = `for (const name of ['localStorage', 'sessionStorage']) {
   const kept = new Map()
   const value = {
@@ -67,7 +67,7 @@ const configuration = {
   mcp: { disabled: true },
 }
 
-/** The library's example of a token looks like one that leaked. */
+/** The library's example of a token looks like a leaked one. */
 const strangeExample = 'QUxMIFlPVVIgQkFTRSBBUkUgQkVMT05HIFRPIFVT'
 
 const readLibrary = async (): Promise<string> => {

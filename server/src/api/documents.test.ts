@@ -79,7 +79,7 @@ test('figures are for the operator, and for programs on this machine that stand 
     [403, { authorization: `Bearer ${await api.newToken(['Read'])}` }],
     [403, { authorization: `Bearer ${(await api.newOrganization()).token}` }],
     [401, { authorization: 'Bearer wrong' }],
-    // What a proxy on this machine says, and the host that it was asked for.
+    // The headers that a proxy on this machine adds, and the host that it was asked for.
     [401, { 'x-forwarded-for': '203.0.113.1' }],
     [401, { forwarded: 'for=203.0.113.1' }],
     [401, { 'x-real-ip': '203.0.113.1' }],

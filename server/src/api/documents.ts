@@ -1,5 +1,5 @@
 /**
- * Responses that are the same bytes for everybody: made once, each also compressed, and answered with a 304 to clients
+ * Responses with the same bytes for every client: made once, each also compressed, and answered with a 304 to clients
  * that have them. Bodies in memory are shared by all connections, so that a slow client keeps none of its own.
  */
 import { createHash } from 'node:crypto'

@@ -30,11 +30,11 @@ import type { Throttle } from './throttle.ts'
 
 export const gitWebhookPath = '/git-webhooks'
 
-/** Real ones have some kilobytes; what is larger is found by the poll. */
+/** Real ones have some kilobytes; a push with a larger one is found by polling. */
 const maxBytes = 5 << 20
 /** Bodies that are read at once: in all, for the webhooks of one organization, and with the first of each other one. */
 const reading = { places: 24, each: 8, most: 64 }
-/** The others wait for so long: git hosts send again what was not answered, and the poll finds it. */
+/** The others wait this long: git hosts repeat unanswered deliveries, and polling finds the change. */
 const patienceMs = 5000
 /** Genuine deliveries of one webhook, and lines about what is limited, a minute. */
 const perMinute = 600
@@ -79,7 +79,7 @@ interface Desk {
   parts: Parts
   /** Failures of one address. */
   failed: Throttle
-  /** It was counted as a stranger's before it proved to be genuine. */
+  /** The request was counted as anonymous before it proved to be genuine. */
   forgive(request: FastifyRequest): void
   deliveries: Limiter
   refused: ReturnType<typeof createRefusals>
@@ -87,7 +87,7 @@ interface Desk {
   lookUp: Lookups
 }
 
-/** Says why in the log, and no more than needed in the answer. */
+/** Logs the reason, and answers with no more than needed. */
 const refuse = ({ failed, refused }: Desk, request: FastifyRequest, reason: string, error: ApiError): never => {
   const { id } = request.params as { id: string }
   const webhook = request.gitWebhook
@@ -95,7 +95,7 @@ const refuse = ({ failed, refused }: Desk, request: FastifyRequest, reason: stri
   const allowance = isFailure ? failed.take(request.ip) : null
   const answer = allowance === null || allowance.admitted ? error : tooManyRequests(allowance)
   const about = { reason, address: request.ip }
-  // Whoever guesses ids, or is told to wait, gets no line for each attempt.
+  // Guesses of ids, and limited requests, do not get a log line each.
   if (webhook === null) refused({ gitWebhook: 'unknown', ...about }, true)
   else refused({ gitWebhook: id, organizationId: webhook.organizationId, ...about }, answer.status === 429)
   throw answer
@@ -127,7 +127,7 @@ const find = async (desk: Desk, request: FastifyRequest): Promise<void> => {
   if (request.gitWebhook === null) refuse(desk, request, 'unknown webhook', notFound())
 }
 
-/** Until its body may be read. Whoever knows an address fills the places of its organization at most. */
+/** Waits until the body may be read. With a known address one can fill only the places of its organization. */
 const waitForPlace = ({ inTurn }: Desk, { organizationId }: GitWebhook, { raw }: FastifyReply): Promise<void> =>
   new Promise((resolve, reject) => {
     const closed = new AbortController()
@@ -184,7 +184,7 @@ const receive = async (desk: Desk, request: FastifyRequest, reply: FastifyReply)
   if (envelope === null || isPackage(envelope)) {
     const images =
       (await readImages(body, webhook.organizationId)) ?? refuse(desk, request, 'unreadable body', unreadable())
-    // One that is sent again is answered as before: registries repeat until they are told that it came.
+    // A repeated one is answered as before: registries repeat a delivery until it is acknowledged.
     const { repositories } = await acceptImages(database, webhook, delivery, images)
     reply.code(202)
     return { status: images.length === 0 ? 'IGNORED' : 'ACCEPTED', repositories }

@@ -16,7 +16,7 @@ export interface KeyedRequest {
   bodyHash: string
 }
 
-/** Thrown out of the transaction: the request has already been answered. */
+/** Thrown to leave the transaction: the request has already been answered. */
 export class Replay extends Error {
   readonly status: number
   readonly sealed: string

@@ -31,7 +31,9 @@ const diskGauges = (registers: Registry[]) => {
   }
 }
 
-/** What clusters have that the database does not know, and the clusters on which nothing is changed because of that. */
+/**
+ * Objects on clusters that the database does not know, and the clusters on which nothing is changed because of them.
+ */
 const orphanGauges = (registers: Registry[]) => {
   const orphans = new Gauge({
     name: 'slipway_orphans',
@@ -96,7 +98,7 @@ const workGauges = (registers: Registry[]) => {
 export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pick<Disk, 'free'>): Metrics => {
   const registry = new Registry()
   const registers = [registry]
-  // The delay of the event loop is watched a hundred times a second: for those who read it.
+  // The delay of the event loop is sampled a hundred times a second: only once the metrics are read.
   let isWatched = false
   const watch = (): void => {
     if (!isWatched) collectDefaultMetrics({ register: registry })

@@ -99,7 +99,7 @@ const isReady = async (check: Promise<unknown>): Promise<boolean> =>
 
 /**
  * Readiness of this server only; a cluster has its own status. Ready means that the database answers and the first
- * start has made a token: before that nobody could be served.
+ * start has made a token: before that no client could be served.
  */
 const isOpen = async ({ database }: Parts): Promise<void> => {
   await database.ping(readyTimeoutMs)
@@ -118,14 +118,14 @@ const isDiskFull = async (folder: string): Promise<boolean> =>
 
 const json = 'application/json; charset=utf-8'
 
-/** Monitors are never limited: what they are told is ready before they ask. */
+/** Monitors are never limited: their answer is ready before they ask. */
 const addHealth = (app: FastifyInstance, parts: Parts): void => {
   const config = { isUnlimited: true }
   const check = cachedFor(parts.clock, checkMs, async () => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])
     const ready = open && !full
     const status = ready ? 'ready' : 'not ready'
-    // What runs is served all the same, so that a conflict makes nobody send requests elsewhere.
+    // Running services are served all the same, so a conflict must not make load balancers send requests elsewhere.
     const held = parts.clusters.all().filter(isHeld).length
     const more = { ...(full ? { disk: 'full' } : {}), ...(held === 0 ? {} : { cluster_conflicts: held }) }
     return { ready, body: JSON.stringify({ status, database: open, ...more }) }

@@ -38,7 +38,7 @@ export interface ApiSettings {
   port: number
   routerPort: number
   routerTlsPort?: number | undefined
-  /** Below which services have their names; default `localhost`. */
+  /** The domain of services' names; default `localhost`. */
   domain?: string | undefined
   /** Where the router publishes the API; default nowhere. */
   apiHost?: string | undefined
@@ -48,7 +48,7 @@ export interface ApiSettings {
   portRange: { first: number; last: number }
   /** Further ports that a service may ask for. */
   extraPorts: readonly { first: number; last: number }[]
-  /** Of a database on this machine: no service can have it either. */
+  /** Port of a database on this machine: no service can use it either. */
   databasePort?: number | undefined
   /** Requests per minute and token; 0 disables the limit. */
   rateLimit: number
@@ -68,19 +68,19 @@ export interface ApiSettings {
   consoleUrl?: string | undefined
   /** Where the built console is; default: none is served. */
   consoleFolder?: string | undefined
-  /** Where others reach the API, for git hosts; without it none can be told where to call. */
+  /** The address of the API for other machines, for git hosts; without it webhooks cannot be set up. */
   publicUrl?: string | undefined
   /** How long events of the audit log are kept; 0: for good; default 400. */
   auditDays?: number | undefined
-  /** How long an environment of a pull request that nobody pushes to is kept; default a week. */
+  /** How long an environment of a pull request is kept without a push; default a week. */
   previewHours?: number | undefined
-  /** How often git hosts are asked for pull requests; 0: only after they have told of one; default 60. */
+  /** How often git hosts are polled for pull requests; 0: only after a webhook's delivery; default 60. */
   gitPollSeconds?: number | undefined
-  /** What one organization may have; defaults apply without it. */
+  /** Limits of one organization; defaults apply without it. */
   limits?: Limits | undefined
   /** How long a whole request may take to arrive; default 30 s. */
   requestMs?: number | undefined
-  /** Of one push to a repository on this server; default 200. */
+  /** The size limit of one push to a repository on this server; default 200. */
   pushMaxMb?: number | undefined
   /** By which clusters are made at cloud providers; default none. */
   clusterModules?: ClusterModules | undefined

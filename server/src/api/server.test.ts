@@ -214,7 +214,7 @@ test('health and description need no token, figures none on this machine; the pa
   assert.deepEqual(JSON.parse((await get('/healthz')).text), { status: 'alive', version })
   assert.deepEqual(JSON.parse((await get('/readyz')).text), { status: 'ready', database: true })
   await call('GET', '/organization')
-  // What went wrong is named by a code: the sentence may name what no stranger is to read.
+  // Errors are named by a code: the sentence may contain data that strangers must not read.
   const end = api.parts.work.enter('a work', { cluster: 'near' }).begin()
   end(Object.assign(new Error('no route to 10.0.0.7'), { code: 'EHOSTUNREACH' }))
   const figures = (await get('/metrics')).text

@@ -45,7 +45,7 @@ import { createThrottle, type Throttle } from './throttle.ts'
 
 const bodyLimit = 1024 * 1024
 const maxUrlLength = 8192
-/** Of a request whose body is streamed. */
+/** For a request whose body is streamed. */
 const longRequestMs = receiveMs + 30_000
 const requestIdForm = /^[A-Za-z0-9._-]{8,128}$/
 
@@ -70,7 +70,7 @@ declare module 'fastify' {
     isLong?: boolean
   }
   interface FastifyRequest {
-    /** What the gate has found out of a request to an operation; null until it is let through. */
+    /** The result of the checks before a request to an operation; null until it is admitted. */
     admitted: Admitted | null
     /** The operation that it is for; null if there is none. */
     match: Match | null
@@ -120,7 +120,7 @@ const principalOf = async ({ authenticator, sessions }: Gate, request: FastifyRe
   return halves === null ? authenticator.authenticate(token, request.ip) : sessions.authenticate(halves, request.ip)
 }
 
-/** Whoever fails to prove who they are is slowed down: the error that they get. */
+/** Callers that fail to authenticate are slowed down: returns the error that they get. */
 const refusalOf = ({ failed }: Gate, request: FastifyRequest, reply: FastifyReply, error: ApiError): ApiError => {
   const allowance = failed.take(request.ip)
   reply.headers(allowanceHeaders(allowance))
@@ -179,7 +179,7 @@ const refuseUnreadable = (request: FastifyRequest, { consumes }: Operation): voi
     throw notJson()
 }
 
-/** What an operation sends on success; null if that has no body or is not HTTP. */
+/** The content type that an operation sends on success; null if it has no body or is not HTTP. */
 const producedBy = ({ answer, produces }: Operation): string | null => {
   if (produces !== undefined) return produces === 'websocket' ? null : produces
   return answer === undefined ? null : 'application/json'
@@ -187,7 +187,7 @@ const producedBy = ({ answer, produces }: Operation): string | null => {
 
 const urlOf = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ':$1')
 
-/** What every request to an operation goes through, whichever route it came by. */
+/** The steps of every request to an operation, whichever route it came by. */
 const routeFor = (gate: Gate, operationOf: (request: FastifyRequest) => Operation) => ({
   config: { authenticates: true },
   async onRequest(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -325,7 +325,7 @@ const addErrors = (app: FastifyInstance, gate: Gate, table: RouteTable, webConso
     throw request.url.length > maxUrlLength ? uriTooLong() : notFound()
   }
   app.setNotFoundHandler(answerUnknown)
-  // Methods without any operation, whose bodies nobody reads: what the framework demands of them is not looked at.
+  // For methods without any operation the body is never read: the framework's demands on it are skipped.
   app.addHook('onRequest', async (request, reply) => (request.is404 ? answerUnknown(request, reply) : undefined))
 }
 
@@ -338,7 +338,7 @@ const addParser = (app: FastifyInstance): void => {
       done(error as Error)
     }
   })
-  // Read by whoever wants it, as it comes.
+  // Read by its user, as a stream.
   app.addContentTypeParser(archiveTypes, (_request, _payload, done) => done(null))
   app.addContentTypeParser(yamlTypes, { parseAs: 'string' }, (_request, body, done) => done(null, body))
 }

@@ -1,4 +1,4 @@
-/** How many streams one may hold open: of one token, and of an organization whatever tokens it makes. */
+/** How many streams may be open at once: for one token, and for an organization with any number of tokens. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readdirSync } from 'node:fs'

@@ -4,15 +4,15 @@
 export type OnChange = (environmentId: string) => void
 
 export interface Changes {
-  /** Hears of one environment, or of all (null). Rejects while the database is away. */
+  /** Subscribes to one environment, or to all (null). Rejects while the database is away. */
   subscribe(environmentId: string | null, onChange: OnChange): Promise<() => void>
 }
 
 export interface Streams {
-  /** Who hears that something about an environment's status changed. */
+  /** Notifies subscribers when an environment's status changed. */
   changes: Changes
   /**
-   * What several streams look at together, by its key: made for the first of them, and made again for the next one once
+   * A value that several streams share, by its key: made for the first of them, and made again for the next one once
    * it has called `over`. A key is always of the same kind of thing.
    */
   share<T extends object>(key: string, make: (over: () => void) => T): T

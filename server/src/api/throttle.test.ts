@@ -12,7 +12,7 @@ test('one client uses up its own share only, and a crowd slows all down without 
   assert.equal(admitted('203.0.113.1', 100), 30)
   assert.equal(admitted('203.0.113.2', 100), 30)
   for (let n = 0; n < 18; n += 1) admitted(`198.51.100.${n}`, 30)
-  // All that is meant for everybody is used up; whoever comes now still gets a little.
+  // The shared allowance is used up; new clients still get a little.
   for (let n = 0; n < 50; n += 1) assert.equal(admitted(`192.0.2.${n}`, 30), 3)
   assert.equal(createThrottle(0, still).take('203.0.113.1').admitted, true)
 })

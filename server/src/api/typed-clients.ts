@@ -1,6 +1,6 @@
 /**
  * Clients whose types are generated from the public API: one word that it does not list breaks the whole answer for
- * them. They are told by the user agent that their libraries send.
+ * them. They are recognized by the user agent that their libraries send.
  */
 import type { Context } from './operations/operation.ts'
 

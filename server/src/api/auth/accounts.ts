@@ -54,7 +54,7 @@ const save = async (db: Queryable, claims: Claims): Promise<string> => {
   return row!.id
 }
 
-/** The operator's own people become members of the first organization: its owner, or admins when it has one. */
+/** The operator's own users become members of the first organization: its owner, or admins when it has one. */
 const admitAdmin = (database: Database, accountId: string, email: string): Promise<void> =>
   database.transaction(async (tx) => {
     const [first] = await tx.query<{ id: string }>(`${firstOrganizationSql} for update`)
@@ -97,7 +97,7 @@ const toPrincipal = (rows: readonly Row[]): Principal => {
   const role = memberships[0]?.role ?? null
   return {
     tokenId: id,
-    // The audit log names people only by what the issuer has verified.
+    // The audit log names accounts only by what the issuer has verified.
     name: email_verified && email !== null ? email : `${name ?? 'account'} (${id})`,
     organizationId: memberships[0]?.organizationId ?? noOrganization,
     scopes: scopesOfRole(role),

@@ -124,7 +124,7 @@ test('SLIPWAY_ADMIN_TOKEN takes the place of the token of the first start, which
     },
     { event_type: 'DELETE', target_name: 'admin token', triggered_by: 'SLIPWAY_ADMIN_TOKEN', actor_type: 'OPERATOR' },
   ])
-  // Nobody has revoked what the first one had made; it goes with its heir.
+  // Tokens that the first one had created are not revoked; they belong to its heir.
   assert.ok(await works(api, ci))
   assert.deepEqual(await start(api, dataDir).then(({ source, text }) => [source, text]), ['given', null])
   await revoke(api, given)

@@ -50,7 +50,7 @@ const isPlausible = (text: string): boolean => {
   return checksum(text.slice(5, 48)) === text.slice(48)
 }
 
-/** What is stored of a token. */
+/** The stored form of a token. */
 export const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 
 /** The same response for a missing, unknown, expired or revoked token. */
@@ -85,7 +85,7 @@ interface Cached {
   usedMs: number
 }
 
-/** What a session keeps of the token that opened it: the hash of an API token, or the verified claims of a JWT. */
+/** The part of a token that a session of it stores: the hash of an API token, or the verified claims of a JWT. */
 export interface Grant {
   tokenHash: Buffer | null
   claims: Claims | null
@@ -97,11 +97,11 @@ export interface Grant {
 export interface Authenticator {
   /** Rejects with the 401. `address` is the caller's, for `last_used_ip`. */
   authenticate(token: string | null, address: string): Promise<Principal>
-  /** Whose a valid token is, and what a session may keep of it. Rejects with the 401. */
+  /** The owner of a valid token, and the part of it that a session may store. Rejects with the 401. */
   grantOf(token: string, address: string): Promise<{ principal: Principal; grant: Grant }>
   /** As the token itself, with the rights that it has now. Rejects with the 401. */
   authenticateGrant(grant: Grant, address: string): Promise<Principal>
-  /** For what is looked up before anybody has proved who they are. */
+  /** For lookups before the caller is authenticated. */
   inTurn: Lookups
   close(): void
 }

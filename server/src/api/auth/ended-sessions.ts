@@ -1,7 +1,7 @@
 /**
- * Sessions that people have ended: their JWT is refused until it expires, on every replica, starting with the next
- * request. A token is identified by what its issuer signed, because the signature itself can be encoded in more than
- * one way.
+ * Sessions that accounts have ended: their JWT is refused until it expires, on every replica, starting with the next
+ * request. A token is identified by the content that its issuer signed, because the signature itself can be encoded in
+ * more than one way.
  */
 import { createHash } from 'node:crypto'
 import type { Database, Queryable } from '../../store/database.ts'

@@ -1,7 +1,7 @@
 /**
- * What is read from the database for somebody who has not proved yet who they are: tokens, sessions, webhooks that are
- * not in a cache. Addresses take turns, and one address has a few at a time, so that a flood of wrong ones neither takes
- * all connections of the database nor keeps a right one of another address waiting.
+ * Database reads for callers that are not authenticated yet: tokens, sessions, webhooks that are not in a cache.
+ * Addresses take turns, and one address has a few at a time, so that a flood of wrong ones neither takes all
+ * connections of the database nor keeps a right one of another address waiting.
  */
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { unavailable } from '../../lib/errors.ts'
@@ -10,7 +10,7 @@ import { clientOf } from '../../lib/net/client-network.ts'
 /** Runs `read` in the turn of an address. Rejects with a 503 if very many wait. */
 export type Lookups = <Value>(address: string, read: () => Promise<Value>) => Promise<Value>
 
-/** At once: in all, of one address, and with the first one of each further address. */
+/** Concurrent reads: in all, of one address, and with the first one of each further address. */
 const reading = { places: 6, each: 3, most: 9 }
 const mostWaiting = 2000
 

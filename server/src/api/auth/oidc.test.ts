@@ -150,7 +150,7 @@ test('nobody is answered what somebody else was, though the key and the request 
 test('after a rotation the new keys are fetched at once, then at most once a minute', async () => {
   const before = await provider.tokenOf('erin')
   assert.equal(await statusOf(before), 200)
-  // The tests above have used up this minute's look for unknown keys.
+  // The tests above have used up this minute's fetch for unknown keys.
   const fresh = await startApi({ idle: true, settings: { oidc: { issuer, audience: [audience], adminEmails: [] } } })
   const statusThere = async (token: string) =>
     (await fresh.as(null)('GET', '/account', undefined, { authorization: `Bearer ${token}` })).status

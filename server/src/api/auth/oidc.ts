@@ -20,7 +20,7 @@ import type { Outbound } from '../../lib/net/outbound.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { OidcSettings } from '../parts.ts'
 
-/** The claims of a verified token; texts are cut to what the database can store. */
+/** The claims of a verified token; texts are cut to lengths that the database can store. */
 export interface Claims {
   issuer: string
   subject: string

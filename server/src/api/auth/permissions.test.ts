@@ -82,7 +82,7 @@ const custom = (clusters: Grants['clusters'], projects: Grants['projects']): Rol
 })
 const inDevelopment: Place = { projectId: 'p', mode: 'DEVELOPMENT', clusterId: 'k' }
 
-// What each level may do in an environment whose cluster lets it deploy, and what it is told otherwise.
+// What each level may do in an environment whose cluster allows it deployments, and the answer otherwise.
 const levels: [ProjectLevel, Record<string, string>][] = [
   ['NO_ACCESS', { getEnvironment: 'hidden', deployApplication: 'hidden', editApplication: 'hidden' }],
   ['VIEWER', { getEnvironment: 'allowed', deployApplication: 'forbidden', editApplication: 'forbidden' }],

@@ -1,6 +1,6 @@
 /**
- * What a role may do, as one pure function of the operation and the place it is about. Scopes of tokens are checked
- * elsewhere (`admits`). Knows no tables: `operations/access.ts` finds out who has which role and what a row's parents are.
+ * What a role may do, as one pure function of the operation and its place. Scopes of tokens are checked elsewhere
+ * (`admits`). Knows no tables: `operations/access.ts` finds the caller's role and a row's parents.
  */
 export const scopes = ['Admin', 'Read', 'Deploy', 'Write'] as const
 export type Scope = (typeof scopes)[number]
@@ -28,7 +28,7 @@ export interface ProjectGrant {
   modes: Readonly<Partial<Record<Mode, ProjectLevel>>>
 }
 
-/** What a custom role grants; what it does not name has the lowest level. */
+/** The levels that a custom role grants; anything it does not name has the lowest level. */
 export interface Grants {
   clusters: Readonly<Record<string, ClusterLevel>>
   projects: Readonly<Record<string, ProjectGrant>>
@@ -52,7 +52,7 @@ export const builtInRole = (id: string): Role | null => {
 /** Where something is: in a project, in one of its environments, on a cluster, or in the organization itself. */
 export interface Place {
   projectId: string | null
-  /** The environment's; null for what belongs to the whole project. */
+  /** The environment's; null for rows of the whole project. */
   mode: Mode | null
   /** The cluster itself, or the one that the environment runs on. */
   clusterId: string | null
@@ -73,7 +73,7 @@ export const areas = [
   'audit',
   'webhooks',
   'clusters',
-  /** Credentials, registries, git tokens and whatever else belongs to an organization. */
+  /** Credentials, registries, git tokens and all else that belongs to an organization. */
   'resources',
   'projects',
 ] as const
@@ -84,12 +84,12 @@ export interface Need {
   method: Method
   /** `Read` admits every scope; see `reads`. */
   scope: Scope
-  /** `sensitive`: a read that may show what a deployer need not see. Deploy alone is not enough. */
+  /** `sensitive`: a read that may show data that a deployer need not see. Deploy alone is not enough. */
   reads?: 'sensitive'
   area: Area
   /** The level that a custom role must have on the cluster it is about, or that its environment runs on. */
   cluster?: ClusterLevel
-  /** The mode is in the body: whoever manages any mode passes here and is checked again once the body is read. */
+  /** The mode is in the body: callers that manage any mode pass here and are checked again once the body is read. */
   modeInBody?: true
 }
 
@@ -145,7 +145,7 @@ const inEnvironment = (grants: Grants, asked: Asked, level: ProjectLevel, cluste
   return when(reachesCluster(grants, asked, clusterId))
 }
 
-/** A project as a whole: visible to whoever sees any of its modes, changed only by its admins. */
+/** A project as a whole: visible to callers that see any of its modes, changed only by its admins. */
 const inProject = (asked: Asked, grant: ProjectGrant | undefined): Decision => {
   const levels = modes.map((mode) => levelOf(grant, mode))
   if (levels.every((level) => level === 'NO_ACCESS')) return 'hidden'

@@ -10,7 +10,7 @@ import {
   type Role,
 } from './permissions.ts'
 
-/** What the row of a custom role stores. */
+/** The stored configuration of a custom role. */
 export interface RoleSpec {
   cluster_permissions?: { cluster_id: string; permission: ClusterLevel }[]
   project_permissions?: {

@@ -57,7 +57,7 @@ const createBrowser = (headers: Record<string, string> = {}) => {
   return { go, follow, plant, cookies }
 }
 
-/** What a proxy with TLS says. */
+/** The header that a proxy with TLS adds. */
 const byProxy = { 'x-forwarded-proto': 'https' }
 
 const isCallback = (url: string): boolean => url.startsWith(`${api.url}/auth/callback`)
@@ -132,10 +132,10 @@ test('nobody is signed in as somebody else by a cookie that a neighbouring host 
   const callback = await signIn(attacker, '/')
   const [[name, value]] = attacker.cookies(api.url) as [[string, string]]
   assert.equal(name, 'slipway_sign_in')
-  // Over https only the name that no neighbour can write is read.
+  // Over https only the name that no neighboring host can set is read.
   victim.plant(api.url, name, value)
   assert.equal((await victim.go(callback)).answer.status, 400)
-  // What was signed under one name is worth nothing under another.
+  // A value signed under one name is invalid under another.
   victim.plant(api.url, '__Host-slipway_sign_in', value)
   assert.equal((await victim.go(callback)).answer.status, 400)
   assert.equal((await attacker.go(callback)).answer.status, 302)

@@ -42,7 +42,7 @@ export const safeReturn = (text: unknown): string =>
 
 const random = (): string => randomBytes(32).toString('base64url')
 
-/** As the browser reached us: the issuer compares it with what is registered there. */
+/** The address by which the browser reached us: the issuer compares it with the registered one. */
 const redirectUri = (request: FastifyRequest): string =>
   [request.protocol === 'https' ? 'https:' : 'http:', '', request.headers.host ?? '127.0.0.1', 'auth', 'callback'].join(
     '/',
@@ -149,7 +149,7 @@ const exchange = async (signIn: SignIn, code: string, attempt: Attempt, redirect
   return token
 }
 
-/** Exchanges the code for the issuer's token, for the browser that asked for it. */
+/** Exchanges the code for the issuer's token, for the browser that requested it. */
 const receive = async (signIn: SignIn, request: FastifyRequest, attempt: Attempt | null) => {
   const { code, state, error } = request.query as Record<string, unknown>
   if (attempt === null || typeof state !== 'string' || !isSame(state, attempt.state))

@@ -1,7 +1,7 @@
 /**
- * The files of the console, as its build left them: hashed names that never change, each also compressed, and one page
- * for every address. Promises that only what was in the folder at the start is served, by exact name, so that no path
- * leads out of it; keeps none of it in memory. Without a build there is no console.
+ * The files of the console, from its build: hashed names that never change, each also compressed, and one page for
+ * every address. Promises that only files that were in the folder at the start are served, by exact name, so that no
+ * path leads out of it; keeps none of them in memory. Without a build there is no console.
  */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { extname, join } from 'node:path'
@@ -11,7 +11,7 @@ import { type Body, type Document, type Encoding, etagOf, sendDocument } from '.
 export interface Assets {
   /** Sends the page, whatever the address; the page finds out what to show. */
   sendPage(request: FastifyRequest, reply: FastifyReply): FastifyReply
-  /** Sends a file by its name; null if there is none. */
+  /** Sends a file of this name; null if there is none. */
   sendFile(request: FastifyRequest, reply: FastifyReply, name: string): FastifyReply | null
 }
 

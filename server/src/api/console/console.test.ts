@@ -32,7 +32,7 @@ interface Answered {
   body: Buffer
 }
 
-/** A request with any headers and any path, as it is: no client tidies it up. */
+/** A request with any headers and any path, as it is: no client normalizes it. */
 const raw = (method: string, path: string, headers: Record<string, string> = {}, body?: object, to = api.url) =>
   new Promise<Answered>((resolve, reject) => {
     const { port } = new URL(to)
@@ -76,11 +76,11 @@ test('both halves of a session open what its token opens; neither half alone doe
   assert.equal(await statusOf({ ...own }, '/organization'), 200)
   assert.equal(await statusOf({ cookie }, '/organization'), 401)
   assert.equal(await statusOf({ 'slipway-console-key': key }, '/organization'), 401)
-  // Whoever plants the cookie of another session in a browser signs nobody in.
+  // Planting the cookie of another session in a browser signs nobody in.
   assert.equal(await statusOf({ cookie: other.cookie, 'slipway-console-key': key }, '/organization'), 401)
   assert.equal(await statusOf({ cookie: `${cookie}; ${other.cookie}`, 'slipway-console-key': key }), 401)
   assert.equal(await statusOf({ ...own, cookie: `${cookie}x` }), 401)
-  // What is stored opens nothing.
+  // The stored values open no session.
   const rows = await api.database.query<{ hash: Buffer; key_hash: Buffer }>(
     'select hash, key_hash from console_session',
   )

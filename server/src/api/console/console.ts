@@ -43,7 +43,7 @@ const membershipOf = (organizationId: string, scopes: ReadonlySet<string>, role:
   grants: role?.grants ?? null,
 })
 
-/** Who the caller is and what it may do, for the page to show only what would work. */
+/** The caller and its rights, so that the page shows only actions that would work. */
 const describe = ({ name, organizationId, scopes, role, within, account, isOperator, memberships }: Principal) => ({
   name,
   email: account?.email ?? null,
@@ -61,9 +61,9 @@ const textIn = (body: unknown, name: 'token' | 'code'): string | null => {
 }
 
 const open = async (parts: ConsoleParts, request: FastifyRequest, reply: FastifyReply): Promise<OpenedSession> => {
-  // First: behind a proxy that is not trusted, the page's own origin looks like another one.
+  // Checked first: behind a proxy that is not trusted, the page's own origin looks like another one.
   refuseOpenly(request)
-  // Else another site could sign a person in as somebody else.
+  // Otherwise another site could sign a user in to a different account.
   if (!isOwnPage(request))
     throw new ApiError(403, 'origin_not_allowed', 'Only the console itself can sign in here; other pages send a token.')
   const [token, code] = [textIn(request.body, 'token'), textIn(request.body, 'code')]

@@ -1,6 +1,6 @@
 /**
- * Sessions of the console and the codes that open one, as stored: by hashes. A code is deleted by whoever uses it, in
- * the statement that reads it, so that it opens one session, whichever server is asked.
+ * Sessions of the console and the codes that open one, stored as hashes. A code is deleted by the statement that reads
+ * it, so that it opens one session, whichever server is asked.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { Database, Queryable } from '../../store/database.ts'
@@ -31,7 +31,7 @@ export const readSession = async (db: Queryable, hash: Buffer): Promise<SessionR
   return row ?? null
 }
 
-/** Whoever signs in again and again ends the oldest sessions of the same token, or of the same JWT. */
+/** Repeated sign-ins end the oldest sessions of the same token, or of the same JWT. */
 const forgetOldest = (column: 'token_hash' | 'jwt_hash'): string => `delete from console_session where hash in (
   select hash from console_session where ${column} = $1 order by created_at desc, hash offset ${mostPerToken})`
 
@@ -68,7 +68,7 @@ export const createCode = async (db: Queryable, tokenHash: Buffer): Promise<stri
   return code
 }
 
-/** The hash of the token that a code stands for, which it does no longer; null for one that opens nothing. */
+/** Returns the hash of a code's token and deletes the code; null for an invalid one. */
 export const takeCode = async (db: Queryable, code: string): Promise<Buffer | null> => {
   const [row] = await db.query<{ tokenHash: Buffer; isValid: boolean }>(
     `delete from console_code where hash = $1

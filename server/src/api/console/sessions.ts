@@ -1,9 +1,10 @@
 /**
- * Sessions of the web console: who has signed in needs no token in the page. A session is opened by two halves. One is a
- * cookie that no script can read; browsers send it to every port of our host, where services of anybody may listen. The
- * other is the page's key, which the page keeps for its own origin and sends itself; no other page has it. A request
- * with the cookie alone, or from another origin, is a request without a session: neither a form of another site nor a
- * service that was handed the cookie can act. Sessions end with their token, by signing out, and after a week.
+ * Sessions of the web console: after a sign-in the page needs no token. A session is opened by two halves. One is a
+ * cookie that no script can read; browsers send it to every port of our host, where services of any organization may
+ * listen. The other is the page's key, which the page keeps for its own origin and sends itself; no other page has it.
+ * A request with the cookie alone, or from another origin, is a request without a session: neither a form of another
+ * site nor a service that received the cookie can act. Sessions end with their token, by signing out, and after a
+ * week.
  */
 import { timingSafeEqual } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -51,7 +52,7 @@ export interface Sessions {
   authenticate(halves: Halves, address: string): Promise<Principal>
   /** Opens a session for a token and sets its cookie. Rejects with the 401. */
   openByToken(request: FastifyRequest, reply: FastifyReply, token: string): Promise<OpenedSession>
-  /** The same for the code of a link, which then opens nothing more. */
+  /** The same for the code of a link, which is used up. */
   openByCode(request: FastifyRequest, reply: FastifyReply, code: string): Promise<OpenedSession>
   /** Ends the session of the request, if it has one, and clears its cookie. */
   close(request: FastifyRequest, reply: FastifyReply): Promise<void>
@@ -68,7 +69,7 @@ const writeCookie = (request: FastifyRequest, reply: FastifyReply, text: string,
   reply.header('set-cookie', `${nameFor(request)}=${text}; ${where}`)
 }
 
-/** Sent twice, one of them was planted: neither is believed. */
+/** If it was sent twice, one was planted: neither is used. */
 const cookieOf = (request: FastifyRequest): string | null => {
   const start = `${nameFor(request)}=`
   const found = (request.headers.cookie ?? '')
@@ -87,7 +88,7 @@ const keyOf = ({ headers }: FastifyRequest): string | null => {
   return typeof text === 'string' && secretForm.test(text) ? text : null
 }
 
-/** Browsers say which page a request comes from; a program may say nothing, and has both halves if it says the rest. */
+/** Browsers say which page a request comes from; a program may omit that, and has both halves if it sends the rest. */
 export const isOwnPage = (request: FastifyRequest): boolean => {
   const { origin, 'sec-fetch-site': site } = request.headers
   return (origin === undefined || origin === ownOrigin(request)) && (site === undefined || site === 'same-origin')
@@ -98,7 +99,7 @@ const halvesOf = (request: FastifyRequest): Halves | null => {
   return cookie === null || key === null || !isOwnPage(request) ? null : { cookie, key }
 }
 
-/** Over plain http everybody on the way could take the session. */
+/** Over plain http the session could be stolen on the network. */
 export const refuseOpenly = (request: FastifyRequest): void => {
   if (isSecure(request) || isLoopbackHost(request.host)) return
   throw badRequest(
@@ -145,7 +146,7 @@ const createRows = (database: Database, clock: Clock, inTurn: Lookups) => {
 export const createSessions = async (
   { database, clock }: { database: Database; clock: Clock },
   authenticator: Authenticator,
-  /** A sign-in counts as a request of whoever signs in; throws if there were too many. */
+  /** A sign-in counts as a request of the caller that it signs in; throws if there were too many. */
   count: (principal: Principal, reply: FastifyReply) => void,
   audit: SignInAudit,
 ): Promise<Sessions> => {

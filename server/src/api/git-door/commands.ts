@@ -1,9 +1,9 @@
-/** What a push asks for, and what of it is refused at once. Pure: names and ids are whatever a client sends. */
+/** The commands of a push, and which of them are refused at once. Pure: names and ids are untrusted. */
 import { isValidBranch } from '../../builds/git/names.ts'
 import type { OwnRef } from '../../deployments/sources/git/own.ts'
 import { badRequest } from '../../lib/errors.ts'
 
-/** Of a branch or tag that is not there: what is created comes from it, what is deleted goes to it. */
+/** The id of a missing branch or tag: a create starts from it, a delete ends with it. */
 export const noId = '0'.repeat(40)
 
 export interface Command {
@@ -17,7 +17,7 @@ interface Commands {
   capabilities: ReadonlySet<string>
 }
 
-/** What we say that we can: nothing that lets a client run or configure anything. */
+/** The capabilities that we announce: none that lets a client run or configure anything. */
 export const capabilities = 'report-status delete-refs side-band-64k ofs-delta object-format=sha1 agent=slipway'
 
 const maxCommands = 100
@@ -29,7 +29,7 @@ const commandIn = (line: string): Command => {
   return { from, to, name }
 }
 
-/** Throws a 400 for what no honest client sends. */
+/** Throws a 400 for requests that git itself never sends. */
 export const readCommands = (lines: readonly Buffer[]): Commands => {
   if (lines.some((line) => line.toString('latin1', 0, 8) === 'shallow '))
     throw badRequest('This clone is shallow: fetch its whole history with git fetch --unshallow, and push again.')

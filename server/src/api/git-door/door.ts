@@ -1,8 +1,8 @@
 /**
- * The repositories of applications, for git: `/git/{applicationId}.git`. Promises that whoever pushes may change the
- * application's code and whoever fetches may read it, decided by the same gate as the operations that do so; that a token is
- * taken as a password and is in no log; and that no client can hold more than its share. Knows git's protocol, and
- * leaves the objects to git, which runs apart.
+ * The repositories of applications, for git: `/git/{applicationId}.git`. Promises that a push requires the right to
+ * change the application's code and a fetch the right to read it, checked like the operations that do so; that a token
+ * is accepted as a password and is in no log; and that no client can use more than its share. Implements git's
+ * protocol, and leaves the objects to git, which runs in a separate process.
  */
 import { once } from 'node:events'
 import { pipeline } from 'node:stream/promises'
@@ -29,12 +29,14 @@ import type { Receiver } from './receive.ts'
 
 const gitPath = '/git'
 
-/** Of the request for a fetch, inflated. */
+/** Of the body of a fetch, decompressed. */
 const maxFetchBytes = 8 << 20
 const maxCommandBytes = 128 * 1024
 const fetchPlaces = 16
 const fetchesEach = 4
-/** A client may read as slowly as it likes: with first ones of other organizations. */
+/**
+ * The most fetches at once, including the first ones of other organizations: a client may read as slowly as it likes.
+ */
 const mostFetches = 48
 const aliveMs = 10_000
 const closeMs = 3000
@@ -42,7 +44,7 @@ const closeMs = 3000
 interface DoorParts {
   parts: Parts
   receive: Receiver
-  /** Those that a push and a fetch need the rights of. */
+  /** The operations whose rights a push and a fetch need. */
   operations: { push: Operation; fetch: Operation }
   authenticate(request: FastifyRequest, reply: FastifyReply): Promise<Principal>
   /** Counts a connection that lasts, and ends it when its caller may no longer have it. */
@@ -98,7 +100,7 @@ const bodyOf = (request: FastifyRequest): AsyncIterable<Buffer> => {
 
 const answer = (reply: FastifyReply, kind: string) => {
   const { raw } = reply.hijack()
-  // What git did not read of a body would be in the way of the next request.
+  // The unread part of a body would block the next request of the connection.
   const connection = kind === 'receive-pack-result' ? { connection: 'close' } : {}
   raw.writeHead(200, { 'content-type': `application/x-git-${kind}`, 'cache-control': 'no-store', ...connection })
   return raw
@@ -144,7 +146,7 @@ const fetchFrom = async (
   )
 }
 
-/** Ends the pushes that are under way, each with a word; they have been heard to their end once this resolves. */
+/** Ends the pushes in progress, each with a message; resolves when their connections have closed. */
 const endAll = async (open: Map<FastifyReply, () => void>): Promise<void> => {
   const ended = [...open.keys()].map(({ raw }) => once(raw, 'close'))
   for (const end of open.values()) end()
@@ -221,7 +223,7 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
   app.addHook('preClose', () => endAll(open))
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
-    // Read by us, as it comes.
+    // We read these bodies ourselves, as a stream.
     for (const kind of ['receive', 'upload'])
       scope.addContentTypeParser(`application/x-git-${kind}-pack-request`, (_request, _payload, done) => done(null))
     scope.setErrorHandler((error, request, reply) => answerError(parts, error, request, reply))

@@ -15,7 +15,7 @@ export const pktLine = (text: string | Buffer): Buffer => {
 
 const invalid = () => badRequest('The request is not one of git.')
 
-/** What a push begins with: its lines up to the flush; `rest` is what follows. */
+/** The beginning of a push: its lines up to the flush; `rest` is the remaining stream. */
 export const readLines = async (
   source: AsyncIterable<Buffer>,
   mostBytes: number,
@@ -36,7 +36,7 @@ export const readLines = async (
     return taken
   }
   const lines: Buffer[] = []
-  /** Nobody reads on: what is left can be thrown away. */
+  /** The rest is not read: it can be discarded. */
   const leave = (): void => void chunks.return?.()?.catch(() => {})
   try {
     for (;;) {

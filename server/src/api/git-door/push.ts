@@ -1,8 +1,8 @@
 /**
- * One `git push`: what is received, what of it is accepted, and what becomes of the deployment, told to whoever pushed
- * in lines of `remote:`. A branch whose deployment fails is reported as rejected, so that git exits with 1; its commit is
- * kept all the same, and can be pushed again (docs/decisions/0039). If the client goes away after its push was accepted,
- * the deployment goes on.
+ * One `git push`: receives the pack, decides which commands are accepted, and reports the progress of the deployment
+ * to the client in lines of `remote:`. A branch whose deployment fails is reported as rejected, so that git exits with
+ * 1; its commit is kept all the same, and can be pushed again (docs/decisions/0039). If the client disconnects after
+ * its push was accepted, the deployment continues.
  */
 import { atMost } from '../../builds/pushed/intake.ts'
 import { type Ending, followDeployment } from '../../deployments/sources/git/follow.ts'
@@ -30,9 +30,9 @@ export interface PushRequest {
   capabilities: ReadonlySet<string>
   pack: AsyncIterable<Buffer>
   write(bytes: Buffer): void
-  /** Resolves once the client has taken most of what was written. */
+  /** Resolves once the client has received most of the written bytes. */
   room(): Promise<void>
-  /** The client has gone away. */
+  /** The client has disconnected. */
   gone: AbortSignal
   /** The server is stopping, or the caller has lost the right. */
   ending: AbortSignal
@@ -124,7 +124,7 @@ const takeIn = async (request: PushRequest, wanted: Wanted[], receiving: Receivi
   return { accepted, head }
 }
 
-/** Tells how the deployment goes; null once it runs, else why it does not. */
+/** Reports the progress of the deployment; null once it runs, else why it does not. */
 const follow = async (
   { parts, application, gone, ending, room }: PushRequest,
   { say }: Teller,
@@ -168,7 +168,7 @@ const sayKept = ({ application, commands }: PushRequest, { say }: Teller, { head
 
 const statusOf = ({ name, refusal }: Wanted): string => (refusal === null ? `ok ${name}` : `ng ${name} ${refusal}`)
 
-/** Never rejects: whatever goes wrong is told to the client. */
+/** Never rejects: every error is reported to the client. */
 export const runPush = async (request: PushRequest): Promise<void> => {
   const { parts, receive, application, gone, ending } = request
   const teller = createTeller(request)
@@ -198,7 +198,7 @@ export const runPush = async (request: PushRequest): Promise<void> => {
   }
 }
 
-/** What those who push see: where each branch and tag is. */
+/** The refs that a pushing client gets: where each branch and tag points. */
 export const advertisePush = (refs: readonly OwnRef[], words: string): Buffer => {
   const lines = refs.flatMap(({ name, shownId }) => (shownId === null ? [] : [`${shownId} ${name}`]))
   const [first = `${noId} capabilities^{}`, ...others] = lines

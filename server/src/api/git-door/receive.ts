@@ -1,7 +1,7 @@
 /**
- * Takes in what is pushed to a repository on this server, by git or as an archive. Promises one push at a time for each
- * repository, a few at once for each organization, and that nothing is left of one that is refused, whenever it ends. A
- * process that dies leaves a lease that runs out, and a pack that nobody reads.
+ * Receives objects that are pushed to a repository on this server, by git or as an archive. Promises one push at a
+ * time for each repository, a few at once for each organization, and that a refused push leaves nothing behind,
+ * whenever it ends. A process that dies leaves a lease that runs out, and an unused pack.
  */
 import { internalUrlOf } from '../../builds/git/names.ts'
 import type { Intake } from '../../builds/pushed/intake.ts'
@@ -18,7 +18,7 @@ import type { Parts } from '../parts.ts'
 
 const places = 8
 const perOrganization = 3
-/** A push may take its ten minutes: with first ones of other organizations. */
+/** The most pushes at once, including the first ones of other organizations: each may take ten minutes. */
 const mostPlaces = 24
 const heartbeatMs = 4000
 const patienceMs = 30_000
@@ -127,7 +127,7 @@ export type Receiver = ReturnType<typeof createReceiver>
 
 const receivers = new WeakMap<Parts, Receiver>()
 
-/** The one of this server: whatever comes in, by git or as an archive, shares its places. */
+/** The one receiver of this server: all pushes, by git or as an archive, share its places. */
 export const receiverOf = (parts: Parts): Receiver => {
   const found = receivers.get(parts) ?? createReceiver(parts)
   receivers.set(parts, found)
@@ -136,6 +136,6 @@ export const receiverOf = (parts: Parts): Receiver => {
 
 const usualMaxMb = 200
 
-/** Of one push. */
+/** The size limit of one push. */
 export const maxPushBytes = ({ settings }: Pick<Parts, 'settings'>): number =>
   (settings.pushMaxMb ?? usualMaxMb) * 2 ** 20

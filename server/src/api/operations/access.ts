@@ -122,7 +122,7 @@ export const authorize = async (db: Queryable, operation: Operation, { principal
   if (role === null && account === null) return requireScope(principal.scopes, operation)
   const hangs = role !== null && role.grants !== null && operation.owner.param !== null
   const place = hangs ? await placeOfNode(db, node) : nowhere
-  // What the role does not see is not there, whatever the token's own scopes are.
+  // A row that the role cannot see does not exist for it, whatever the token's own scopes are.
   if (decide(role, operation, place) === 'hidden') throw notFound()
   if (within !== null) requireScope(within, operation)
   judge(role, operation, place)
@@ -148,13 +148,13 @@ export const authorizerOf =
 /** A custom role, which may see only part of a list. */
 export const isSelective = ({ role }: Principal): boolean => role !== null && role.grants !== null
 
-/** The same for callers who may see the same. */
+/** Equal for callers with the same rights. */
 export const rightsOf = ({ role, account }: Principal): string => {
   if (role === null) return account === null ? 'token' : 'nobody'
   return JSON.stringify(role.grants ?? role.name)
 }
 
-/** The same for callers who may see each other's answers: whoever has less must not be given what others were told. */
+/** Equal for callers that may share a cached answer: same rights, same scopes. */
 export const sharesAnswers = (principal: Principal): string =>
   principal.account === null ? `${rightsOf(principal)} ${[...principal.scopes].sort()}` : principal.account.id
 
@@ -168,7 +168,10 @@ export const mayReadIn = ({ role, account }: Principal, area: Area, place: Place
 /** The same for a service's data. */
 export const mayReadAt = (principal: Principal, place: Place): boolean => mayReadIn(principal, 'projects', place)
 
-/** The first that a record has says where it is: what uses something may do so for a whole project. */
+/**
+ * The first of these that a record has is its place: a record that is used by something may be used by a whole
+ * project.
+ */
 const placeNames = ['id', 'environment_id', 'project_id', 'cluster_id']
 
 const idOf = (record: Record<string, unknown>): string | null => {

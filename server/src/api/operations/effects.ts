@@ -1,7 +1,8 @@
 /**
- * What the values of a request do. Every declared field acts unless its schema is marked (schema.ts): `recorded` is
- * kept for clients and has no effect, `discarded` is not even kept, `refused` is a 400 with the reason. What no schema declares has no effect either.
- * A field at its default, or with what is already kept, asks for nothing and is neither named nor refused.
+ * The effects of the values of a request. Every declared field acts unless its schema is marked (schema.ts):
+ * `recorded` is kept for clients and has no effect, `discarded` is not even kept, `refused` is a 400 with the reason.
+ * Undeclared fields have no effect either. A field at its default, or with its stored value, requests nothing and is
+ * neither named nor refused.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { TSchema } from 'typebox'
@@ -39,7 +40,7 @@ const asksNothing = (schema: Json, value: unknown): boolean => {
 const isMarkedValue = ({ values }: EffectMark, value: unknown): boolean =>
   values === undefined || (typeof value === 'string' && values.includes(value))
 
-/** Every marked field of a value that asks for something. */
+/** Every marked field of a value that requests something. */
 function* markedIn(schema: TSchema | Json, value: unknown, path: Path = []): Generator<Found> {
   const json = schema as Json
   const mark = markOf(json)
@@ -72,13 +73,13 @@ export function* unknownIn(schema: TSchema | Json, value: unknown, path: Path = 
     for (const [index, item] of value.entries()) yield* unknownIn(json.items, item, [...path, String(index)])
 }
 
-/** The fields of a value that are only recorded or discarded, and ask for something. */
+/** The fields of a value that are only recorded or discarded, and request something. */
 export function* withoutEffectIn(schema: TSchema, value: unknown): Generator<Path> {
   for (const { path, mark } of markedIn(schema, value))
     if (mark.effect !== 'refused' && mark.where === undefined) yield path
 }
 
-/** The fields of a value that act where a module reads them, or on Kubernetes clusters, and ask for something. */
+/** The fields of a value that act where a module reads them, or on Kubernetes clusters, and request something. */
 export function* actingIn(
   where: NonNullable<EffectMark['where']>,
   schema: TSchema,
@@ -88,7 +89,7 @@ export function* actingIn(
     if (mark.where === where) yield { path, value: wanted }
 }
 
-/** What a value has at a path; undefined if there is nothing. */
+/** The value at a path inside a value; undefined if there is none. */
 export const valueAt = (value: unknown, path: Path): unknown => {
   const [name, ...rest] = path
   if (name === undefined) return value
@@ -99,7 +100,7 @@ export const valueAt = (value: unknown, path: Path): unknown => {
 export const pointerTo = (path: Path): string =>
   path.map((name) => `/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
 
-/** Throws a 400 for a field that is marked `refused`, unless it has its default or what is already kept. */
+/** Throws a 400 for a field that is marked `refused`, unless it has its default or its stored value. */
 export const refuseMarked = (schema: TSchema, value: unknown, kept: unknown = undefined): void => {
   for (const { path, value: wanted, mark } of markedIn(schema, value)) {
     if (mark.effect !== 'refused' || isDeepStrictEqual(valueAt(kept, path), wanted)) continue
@@ -112,7 +113,7 @@ const idle = {
   discarded: 'Accepted, but not stored; has no effect on this server.',
 }
 
-/** What a description says of a marked field; null for one that acts. */
+/** The sentence about a marked field in its description; null for one that acts. */
 export const effectSentence = (schema: unknown): string | null => {
   const mark = markOf(schema)
   if (mark === undefined) return null

@@ -25,7 +25,7 @@ export const resourceOf = ({ tag }: Operation): string => {
     : name
 }
 
-/** What a service has wherever it is. */
+/** Fields of a service that act on every cluster. */
 const kept = new Set(['/name', '/description', '/icon_uri'])
 
 /** On a cluster that is only recorded, what would act with a deployment is refused with that deployment. */
@@ -46,7 +46,7 @@ export interface ResourceField {
   /** It acts where a module of the operator reads it, or on Kubernetes clusters: `recorded` elsewhere. */
   elsewhere: boolean
   operations: string[]
-  /** Of a closed list, those that do what the field does. */
+  /** The values of an enum with the same effect as the field. */
   values: string[]
 }
 

@@ -1,6 +1,6 @@
 /**
- * Every field that a request can have, with what it does: a row for each query parameter and each field of a body that
- * has no fields of its own, with the values of a closed list, and for each value that differs from its field. Pure.
+ * Every field that a request can have, with its effect: a row for each query parameter and each leaf field of a body,
+ * with the values of an enum, and for each value whose effect differs from its field's. Pure.
  */
 import type { TSchema } from 'typebox'
 import { type Effect, type EffectMark, type Json, markOf } from './effects.ts'
@@ -15,7 +15,7 @@ export interface FieldRow {
   /** It acts on some clusters only. */
   elsewhere: boolean
   schema: Json
-  /** Of a closed list, those that do what the field does. */
+  /** The values of an enum with the same effect as the field. */
   values: readonly string[]
 }
 
@@ -25,7 +25,7 @@ interface Leaf {
   mark: EffectMark | undefined
 }
 
-/** What is below a schema; its own mark covers all of it. */
+/** The leaf fields of a schema; its own mark covers all of them. */
 const leavesIn = (schema: Json, field: string, above: EffectMark | undefined): Leaf[] => {
   const own = markOf(schema)
   const mark = above ?? (own?.values === undefined ? own : undefined)

@@ -1,6 +1,6 @@
 /**
- * What each field that acts becomes on a Docker engine and on a Kubernetes cluster: one table, of which the guide to
- * Kubernetes clusters is made and which `server/test/kubernetes-table.test.ts` walks. Pure.
+ * What each acting field becomes on a Docker engine and on a Kubernetes cluster: one table, from which the guide to
+ * Kubernetes clusters is made and which `server/test/kubernetes-table.test.ts` checks. Pure.
  */
 import { abilityWords } from '../../deployments/request/refusals.ts'
 import type { Ability } from '../../runtimes/runtime.ts'
@@ -13,7 +13,7 @@ interface Becomes {
   fields: readonly string[]
   docker: string
   kubernetes: string
-  /** What such a service needs of its cluster, with some values of these fields or with all. */
+  /** The abilities that such a service needs of its cluster, with some values of these fields or with all. */
   needs: readonly Ability[]
 }
 

@@ -1,14 +1,14 @@
 /**
- * Bodies as existing clients write them: their forms send numbers and booleans as text, and a value where a field holds
- * JSON as text (`x-json-text`); and whoever changes a record sends it as it was read, also where that has another form
- * than a request (`x-as-read`: by name of a field, the path at which records have it). Pure. A text becomes the number or the boolean that its schema wants only if it is
- * exactly how that is written; never where the schema also takes a text. What comes out is checked, kept and answered
- * like what was sent as it should be.
+ * Bodies as existing clients write them: their forms send numbers and booleans as text, and a JSON value as text
+ * (`x-json-text`); and clients that change a record send it as they read it, even where requests have another form
+ * (`x-as-read`: by name of a field, its path in records). Pure. A text becomes the number or the boolean that its
+ * schema wants only if it is exactly how that is written; never where the schema also allows a text. The result is
+ * validated, stored and answered like a correctly sent body.
  */
 import type { TSchema } from 'typebox'
 import { fits, isObject, isTooLong, type Json } from './schema.ts'
 
-/** Neither `1e3` nor `007`, `+1`, `1.50`, ` 1` or what a number cannot hold. */
+/** Neither `1e3` nor `007`, `+1`, `1.50`, ` 1` or a number that would lose precision. */
 const decimalForm = /^-?\d{1,16}(\.\d{1,16})?$/
 
 const fromText = ({ type }: Json, text: string): unknown => {
@@ -40,7 +40,7 @@ const fieldsOf = (properties: Record<string, Json>, value: Record<string, unknow
 const under = (value: unknown, path: readonly string[]): unknown =>
   path.reduce((inner, name) => (isObject(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value)
 
-/** A field that was sent as requests have it wins over all that was read. */
+/** A field that was sent in the form of requests wins over all that were read. */
 const asSent = (paths: Record<string, string[]>, value: Record<string, unknown>): Record<string, unknown> => {
   const names = Object.keys(paths)
   if (names.some((name) => isObject(value[name]))) return value
@@ -51,7 +51,7 @@ const asSent = (paths: Record<string, string[]>, value: Record<string, unknown>)
   return found.length === 0 ? value : { ...value, ...Object.fromEntries(found) }
 }
 
-/** Records show what a reference leads to. */
+/** Records show the object that a reference names. */
 const referred = (value: unknown): unknown => (isObject(value) && typeof value.id === 'string' ? value.id : value)
 
 const objectOf = (json: Json, value: Record<string, unknown>): Record<string, unknown> =>
@@ -67,7 +67,7 @@ const oneOf = (variants: readonly Json[], value: unknown): unknown => {
   return value
 }
 
-/** `value` with its texts read as the schema wants them. */
+/** `value` with its texts converted to the types that the schema wants. */
 export const loosely = (schema: TSchema, value: unknown): unknown => {
   const json = schema as Json
   if (json.anyOf !== undefined) return oneOf(json.anyOf, value)

@@ -1,4 +1,4 @@
-/** What a request sends without effect is named in its answer, and only that. */
+/** The answer names exactly the values of a request that have no effect. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Type from 'typebox'

@@ -1,6 +1,7 @@
 /**
- * The header `Slipway-Not-Applied`: JSON pointers to what this request sent and this server does not act on, because it
- * is only recorded, discarded or not known; `?name` for a word of the query. Never a value; bounded, however much was sent.
+ * The header `Slipway-Not-Applied`: JSON pointers to values in this request that this server does not act on, because
+ * they are only recorded, discarded or unknown; `?name` for a query parameter. Never a value; bounded, however much
+ * was sent.
  */
 import { isDeepStrictEqual } from 'node:util'
 import Type from 'typebox'
@@ -11,15 +12,15 @@ export const notAppliedHeader = 'slipway-not-applied'
 
 const maxNames = 20
 const maxLength = 1000
-/** More of a name is not worth its room, and no name of ours is longer. */
+/** Longer names are cut; no name of ours is longer. */
 const maxName = 100
 const more = '...'
 
-/** What was sent and has no effect. */
+/** Values that were sent and have no effect. */
 export interface NotApplied {
   query: string[]
   idle: Path[]
-  /** With what was sent there: a client that sends back what it read asked for nothing new. */
+  /** With the sent value: a client that sends back what it read requested nothing new. */
   unknown: { path: Path; value: unknown }[]
 }
 
@@ -32,7 +33,7 @@ const first = <T>(all: Iterable<T>): T[] => {
   return found
 }
 
-/** Of a record, what every write changes: nobody asks for these by sending them back. */
+/** Fields of a record that every write changes: sending them back requests nothing. */
 const stamps: ReadonlySet<string> = new Set(['updated_at', 'last_updated_by'])
 
 const noFields = Type.Object({})

@@ -35,7 +35,7 @@ const problemSchema: Json = {
   },
 }
 
-/** What is true of every path, and is therefore not repeated for each operation. */
+/** True for every path, and therefore not repeated for each operation. */
 const description = `Git repositories, images, charts and modules become running services.
 
 1. **Get a token.** The first start of the server prints one, and says in which file it is. Send it with every request, as
@@ -115,7 +115,7 @@ const publicPart = (keyword: string, inner: unknown, named: Named): unknown => {
 }
 
 const errorsOf = (operation: Operation): string[] => {
-  // A read can also ask for what this installation cannot do.
+  // A read can also request something that this installation cannot do.
   const errors = ['400', '401', '403', '404', '429', '500', '503']
   const isSocket = operation.produces === 'websocket'
   if (operation.answer !== undefined || (operation.produces !== undefined && !isSocket)) errors.push('406')
@@ -179,7 +179,10 @@ const bodyOf = (operation: Operation, named: Named): Json => {
 
 const longSummary = 60
 
-/** The menu of `/docs` shows summaries: what a long one says after its first pause is told in the description. */
+/**
+ * The menu of `/docs` shows summaries: the part of a long one after its first comma or colon goes into the
+ * description.
+ */
 const summaryOf = ({ summary }: Operation): { summary: string; more: string } => {
   const [first = summary] = summary.split(/; |: |, | \(/)
   const isLong = summary.includes('; ') || summary.length > longSummary
@@ -219,7 +222,7 @@ export const describe = (operations: readonly Operation[]): Json => {
     security: [{ token: [] }, { bearer: [] }],
     tags: [...new Set(operations.map((operation) => operation.tag))].map((name) => ({
       name,
-      // The reference's own words for groups are longer than what they say.
+      // The default names of groups are longer than necessary.
       'x-displayName': name.replace(/ Main Calls$/, ''),
     })),
     paths,

@@ -63,7 +63,7 @@ test('every secret that the response to a POST shows is marked as one', () => {
   const posts = operations.filter(({ method }) => method === 'POST')
   assert.deepEqual(
     posts.flatMap(({ id, body, answer }) => {
-      // What the caller has sent is no secret to it.
+      // Values that the caller has sent are not secret to it.
       const known = new Set(sent(body))
       return unmarkedIn(answer).flatMap((name) => (known.has(name) ? [] : [`${id}: ${name}`]))
     }),

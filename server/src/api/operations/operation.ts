@@ -113,7 +113,7 @@ type TextType = (typeof textTypes)[number]
 export const isTextType = (type: string | undefined): type is TextType =>
   textTypes.some((textType) => textType === type)
 
-/** What every operation declares, whatever its types. */
+/** The fields that every operation declares, whatever its types. */
 interface Described extends Need {
   /** OpenAPI `operationId`. */
   id: string
@@ -124,14 +124,14 @@ interface Described extends Need {
   versionOwner?: Owner
   /** True if the declared body may be absent, empty or null. */
   bodyOptional?: boolean
-  /** True if it refuses what is marked `Refused` itself, because it compares with what is kept (`refuseMarked`). */
+  /** True if it refuses fields marked `Refused` itself, because it compares with the stored value (`refuseMarked`). */
   refusesMarked?: true
-  /** Fill in the schema's defaults for what the body leaves out (creates). */
+  /** Fill in the schema's defaults for fields missing in the body (creates). */
   defaults?: boolean
   status: 200 | 201 | 202 | 204
   /** Status of an answer without content, if there may be nothing to do: `run` then resolves to undefined. */
   emptyStatus?: 204
-  /** What else it may answer, such as a plan instead of acting: `run` then resolves to an `OtherAnswer`. */
+  /** Another possible answer, such as a plan instead of acting: `run` then resolves to an `OtherAnswer`. */
   other?: { status: 200; answer: TSchema; description: string }
   /** Content type of the answer if it is not JSON; `websocket` for an upgrade, `…/octet-stream` for bytes. */
   produces?: 'text/event-stream' | 'websocket' | 'application/octet-stream' | TextType
@@ -149,7 +149,7 @@ type ParamsOf<Path extends string> = string extends Path ? Record<string, string
 /** The fields that a schema declares; none without a schema. */
 export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<never, never>
 
-/** What the answer's schema admits, or JSON that was made elsewhere. */
+/** A value that the answer's schema allows, or JSON that was made elsewhere. */
 type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
 
 /** An operation as its author writes it: the schemas determine what `run` is given and what it may answer. */

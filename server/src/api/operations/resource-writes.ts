@@ -27,7 +27,7 @@ import { refsIn, secretPaths } from './schema.ts'
 
 export type Spec = Record<string, unknown>
 
-/** What a write is about; `previous` is null for a create. */
+/** The row that is written; `previous` is null for a create. */
 export interface Change<Kept = Spec> {
   /** For reads: inside the write's transaction once that has begun, so that they need no other connection. */
   db: Queryable
@@ -48,14 +48,14 @@ export type Answered = JsonText | Spec
 /** The create or edit of a resource. */
 export type Write = (context: Context, along?: CompanionWrite) => Promise<Answered>
 
-/** `Schema` is what a create takes, `Kept` what `validate` makes of it. */
+/** `Schema` is the body of a create, `Kept` the result of `validate`. */
 export interface ResourceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> {
   kind: string
   parent: { kind: string; param: string }
   /** Names are unique among rows of one scope; default the kind. */
   nameScope?: string
   tag: string
-  /** Of the list and the create, if different. */
+  /** For the list and the create, if different. */
   collectionTag?: string
   /** Singular and plural, for summaries. */
   words: [string, string]
@@ -68,19 +68,19 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   area: Area | { collection: Area; item: Area }
   /** Scopes that differ from the usual: Write, and Admin for a delete. */
   scopes?: Partial<Record<Verb, Scope>>
-  /** What a create needs on the cluster that its row will be on (`Need.cluster`). */
+  /** The level that a create needs on the cluster that its row will be on (`Need.cluster`). */
   createNeeds?: { cluster: ClusterLevel; modeInBody: true }
   createStatus?: 200 | 201
   reads?: 'sensitive'
-  /** What a create takes, `name` included. */
+  /** The fields of a create, `name` included. */
   spec: Schema
-  /** Fields that keep their value for life, and what they are kept as: an edit may repeat it, and refuses another. */
+  /** Fields that keep their value for life, and the words for it: an edit may repeat the value, and refuses another. */
   fixed?: Readonly<Record<string, string>>
   /** Fields of `spec` that `validate` makes: no request can name them. */
   generated?: readonly string[]
-  /** What a delete takes in its query. */
+  /** The query of a delete. */
   removeQuery?: TObject
-  /** What a record has beyond id, timestamps and the fields of `spec`. */
+  /** The fields of a record besides id, timestamps and the fields of `spec`. */
   record: Record<string, TSchema>
   /** SQL for the fields of `record`, over the row `n`. */
   columns: Record<string, string>
@@ -91,13 +91,13 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
   audit: { target: string; subTarget?: string }
   /** Checks and completes a configuration before it is written; throws an `ApiError`. */
   validate?(spec: FieldsOf<Schema>, context: Context, change: Change<NoInfer<Kept>>): Promise<Kept> | Kept
-  /** Wraps a create or edit with what it needs before or after; calls `write` once. */
+  /** Wraps a create or edit with work before or after it; calls `write` once. */
   around?(context: Context, write: Write): Promise<Answered>
   /** For long lists: how they build their records; the same as `columns` builds. */
   list?: ListForm
-  /** What a create reads together with the parent, as the parent's `record`. */
+  /** Data that a create reads together with the parent, as the parent's `record`. */
   parentRecord?: RecordSql
-  /** What the list takes in its query, and which of its records are answered then. */
+  /** The query of the list, and which of its records are answered then. */
   listQuery?: TObject
   listed?(context: Context, records: Spec[]): Promise<Spec[]>
   /** Final changes to a record made by SQL, for the caller of the request if there is one. */
@@ -109,7 +109,7 @@ export interface ResourceDefinition<Schema extends TObject = TObject, Kept = Fie
     context: Context,
     change: Change<NoInfer<Kept>>,
   ): Promise<void>
-  /** The last check of what was written, in its transaction: throws to refuse it. */
+  /** The last check of the written rows, in their transaction: throws to refuse them. */
   judge?(tx: Queryable, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** Throws when the row must not be deleted; may say that it has already been deleted. */
   onDelete?(tx: Queryable, context: Context): Promise<'gone' | undefined>
@@ -256,7 +256,7 @@ const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write 
 const sameText = (a: unknown, b: unknown): boolean =>
   JSON.stringify(a)?.toLowerCase() === JSON.stringify(b)?.toLowerCase()
 
-/** The body without what cannot be changed; throws if that is not as it was. */
+/** The body without fixed fields; throws if one differs from its stored value. */
 const withoutFixed = ({ fixed = {} }: ResourceDefinition, body: Spec, kept: Spec): Spec => {
   for (const [field, as] of Object.entries(fixed)) {
     const sent = body[field]
@@ -272,7 +272,7 @@ export const valuesBefore = ({ name, spec }: Omit<Content, 'sealed'>, changes: o
   return Object.fromEntries(Object.keys(changes).flatMap((key) => (key in kept ? [[key, kept[key]]] : [])))
 }
 
-/** Changes rows of a kind: what the body leaves out stays. */
+/** Changes rows of a kind: fields missing in the body are kept. */
 export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
   const { around = alone } = definition
   const write = changeOf(definition, recordText)

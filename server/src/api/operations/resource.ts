@@ -124,7 +124,7 @@ const areaOf = ({ area }: ResourceDefinition, verb: Verb): Area => {
   return isOfCollection(verb) ? area.collection : area.item
 }
 
-/** What each of the five declares besides its schemas and what it does. */
+/** The declaration of each of the five besides its schemas and its run. */
 const headOf = (definition: ResourceDefinition, verb: Verb) => {
   const { tag, collectionTag = tag, collection, item, ids, scopes, reads } = definition
   const scope = scopes?.[verb] ?? usualScopes[verb]
@@ -253,8 +253,8 @@ const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
 }
 
 /**
- * Its functions are called only with what its own schema admitted and its own `validate` returned, so the types can be
- * erased here.
+ * Its functions are called only with values that its own schema admitted and its own `validate` returned, so the types
+ * can be erased here.
  */
 const erased = <Schema extends TObject, Kept>(definition: ResourceDefinition<Schema, Kept>): ResourceDefinition =>
   definition as unknown as ResourceDefinition

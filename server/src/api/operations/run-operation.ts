@@ -27,18 +27,18 @@ import {
 import { showsSecret } from './schema.ts'
 import { readBody, readQuery } from './validate.ts'
 
-/** What the gate knows before the body is read. */
+/** The facts that are known before the body is read. */
 export type Admitted = Found
 
 const pathParams = (request: FastifyRequest): Record<string, string> => request.params as Record<string, string>
 
-/** What is given twice names nothing: the query is refused for it once its form is checked. */
+/** A repeated parameter names nothing: the query is refused for it once its form is checked. */
 const queryParams = ({ query }: FastifyRequest): Record<string, string> => {
   const once = Object.entries(query as Record<string, unknown>).filter(([, value]) => typeof value === 'string')
   return Object.fromEntries(once) as Record<string, string>
 }
 
-/** 404 for what does not exist or is not the caller's, 403 if scope or role do not allow it. */
+/** 404 for a row that does not exist or is not visible to the caller, 403 if scope or role do not allow it. */
 export const admit = async (parts: Parts, operation: Operation, principal: Principal, request: FastifyRequest) => {
   const named = operation.owner.inQuery === true ? queryParams(request) : pathParams(request)
   const isConditional = request.headers['if-none-match'] !== undefined && !isSelective(principal)
@@ -49,7 +49,7 @@ export const admit = async (parts: Parts, operation: Operation, principal: Princ
   return found
 }
 
-/** What the credential proves, not what a program claims to be: that is in the user agent. */
+/** The origin that the credential proves, not the one that a program claims: that is in the user agent. */
 const originOf = ({ account }: Principal, { headers }: FastifyRequest): string =>
   account !== null || (headers.authorization === undefined && headers[keyHeader] !== undefined) ? 'CONSOLE' : 'API'
 
@@ -63,12 +63,12 @@ const keyOf = (
 ): KeyedRequest | null => {
   const key = operation.method === 'POST' ? readKey(request.headers['idempotency-key']) : null
   if (key === null) return null
-  // Its answer would be repeated for another body, which nobody has read by then.
+  // The answer would be repeated for another body, which has not been read by then.
   if (operation.consumes === archiveType)
     throw badRequest('An Idempotency-Key is not possible with an archive: send it without one.')
   const { organizationId, tokenId } = admitted.principal
-  // Callers must not see each other's answers, least of all those who are in no organization yet. A secret is for the
-  // credential that it was made for, whoever else has the same rights.
+  // Callers must not see each other's answers, least of all those who are in no organization yet. A secret is only for
+  // the credential that it was made for, even if others have the same rights.
   const readers = [sharesAnswers(admitted.principal), ...(showsSecret(operation.answer) ? [tokenId] : [])].join(' ')
   const path = `${request.url.split('?')[0]!.toLowerCase()}#${hash('sha256', readers)}`
   return { organizationId, method: operation.method, path, key, bodyHash: hashBody([request.query, body]) }
@@ -95,7 +95,7 @@ const queryOf = ({ query: schema }: Operation, request: FastifyRequest): Record<
   return query
 }
 
-/** What a run is given. */
+/** The input of a run. */
 export const contextOf = (
   parts: Parts,
   operation: Operation,

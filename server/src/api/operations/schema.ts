@@ -40,10 +40,10 @@ export const ShownOnce = (maxLength: number, options: TSchemaOptions = {}) =>
 /** Only in responses. */
 export const Computed = <T extends TSchema>(schema: T) => Type.Unsafe<Type.Static<T>>({ ...schema, readOnly: true })
 
-/** What a value in a request does that does not act, or which of an enum's values do not. */
+/** The effect of a value in a request that does not act, or which of an enum's values do not. */
 export interface EffectMark {
   effect: 'recorded' | 'discarded' | 'refused'
-  /** Of `refused`, why; else what more there is to say. */
+  /** For `refused`, the reason; else an additional sentence. */
   reason?: string
   /** Only these values. */
   values?: readonly string[]
@@ -79,13 +79,13 @@ export const ForKubernetes = <T extends TSchema>(schema: T, what: string): T =>
 /** The same for each of these fields. */
 export const AllRecorded = <T extends TProperties>(fields: T, reason?: string): T =>
   Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Recorded(schema, reason)])) as T
-/** Accepted, but neither kept nor of any effect, as words of a query without effect always are. */
+/** Accepted, but neither stored nor of any effect, as query parameters without effect always are. */
 export const Discarded = <T extends TSchema>(schema: T, reason?: string): T =>
   marked(schema, { effect: 'discarded', ...(reason === undefined ? {} : { reason }) })
 /** The same for each of these fields. */
 export const AllDiscarded = <T extends TProperties>(fields: T): T =>
   Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, Discarded(schema)])) as T
-/** 400 with the reason, unless it is the default or what is already kept. */
+/** 400 with the reason, unless it is the default or the stored value. */
 export const Refused = <T extends TSchema>(schema: T, reason: string): T =>
   marked(schema, { effect: 'refused', reason })
 /** An enum of which these values are only kept. */

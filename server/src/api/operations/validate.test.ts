@@ -39,7 +39,7 @@ const detailsOf = (work: () => unknown): FieldError[] => {
   throw new Error('nothing was refused')
 }
 
-/** Counts how often it is looked at. */
+/** Counts how often it is accessed. */
 const watched = (value: object): { value: object; looks: () => number } => {
   let looks = 0
   const look = <T>(result: T): T => {

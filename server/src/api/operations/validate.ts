@@ -10,7 +10,7 @@ import { type Defaults, findLongList, fits, isObject, type Json, pick } from './
 
 const maxDetails = 20
 const maxDepth = 40
-/** Of a body whose schema has no room for more. */
+/** For a body whose schema allows fewer. */
 const usualMostValues = 10_000
 
 interface Failure {
@@ -87,11 +87,11 @@ const toFieldErrors = (failures: readonly Failure[]): FieldError[] => {
 const sentence = ({ field, message }: FieldError): string =>
   field === '' ? `The body ${message}.` : `${field.slice(1).replaceAll('/', '.')}: ${message}`
 
-/** Lists with more items are searched for the first wrong one alone: the validator would go on to their end. */
+/** Longer lists are searched only for the first invalid item: the validator would continue to their end. */
 const shortList = 50
 
 /**
- * What is wrong with the first wrong item of the first long list that has one; null without one. Collecting all failures
+ * The errors of the first invalid item of the first long list that has one; null without one. Collecting all failures
  * takes far longer than finding the first.
  */
 const findWrongItem = (schema: TSchema, value: unknown, field = ''): Failure[] | null => {
@@ -121,7 +121,7 @@ const refused = (details: FieldError[]): ApiError =>
 export const check = (schema: TSchema, value: unknown): void => {
   const validator = checkOf(schema)
   if (validator.Check(value)) return
-  // What has too many items is not looked at any further: each of them could be wrong in many ways.
+  // A list with too many items is not checked further: each of them could have many errors.
   const long = findLongList(schema, value)
   if (long !== null) throw refused([{ field: long.field, message: explain({ keyword: 'maxItems', ...long }) }])
   const wrong = findWrongItem(schema, value)
@@ -170,7 +170,7 @@ const refuseUnstorable = (value: unknown, depth: number): void => {
   }
 }
 
-/** The values that a schema has room for; of what it leaves open, none. */
+/** The most values that a schema allows; open parts count as none. */
 const roomOf = (schema: TSchema | Json): number => {
   const { anyOf, items, maxItems = 0, properties } = schema as Json
   if (anyOf !== undefined) return Math.max(...anyOf.map(roomOf))
@@ -180,7 +180,7 @@ const roomOf = (schema: TSchema | Json): number => {
 
 const rooms = new WeakMap<TSchema, number>()
 
-/** How many values a body of this schema may have: what it has room for, and never fewer than usual. */
+/** How many values a body of this schema may have: as many as it allows, and never fewer than the default. */
 export const mostValuesOf = (schema: TSchema | undefined): number => {
   if (schema === undefined) return usualMostValues
   const known = rooms.get(schema) ?? Math.max(usualMostValues, roomOf(schema))
