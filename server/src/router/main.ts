@@ -1,11 +1,11 @@
 /**
  * The router: a separate process that forwards requests, connections and datagrams to the instances that serve them.
  *
- * Promises: a change of the table is seen whole and by the next request; no request fails because of it; the table is
- * on disk before a change is confirmed; the control plane may come and go.
- * Does not know: services, deployments, containers, the database. A route is a host name, or a port, and addresses.
- * If the process dies: requests in progress are lost, the table is not; the next start serves it at once. A running
- * control plane restarts it automatically.
+ * Promises: a change of the table takes effect as a whole and for the next request; no request fails because of it;
+ * the table is on disk before a change is confirmed; the control plane may restart at any time. Does not know:
+ * services, deployments, containers, the database. A route is a host name, or a port, and addresses. If the process
+ * dies: requests in progress are lost, the table is not; the next start serves it at once. A running control plane
+ * restarts it automatically.
  */
 import { chmod, mkdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises'
 import type { Socket } from 'node:net'

@@ -18,11 +18,11 @@ export interface CorsPolicy {
   headers: string
 }
 
-/** What is absent is as usual (`usual`); 0 turns a limit off, but for `idleMs`, where it is as usual too. */
+/** Absent fields have their defaults (`usual`); 0 turns a limit off, except `idleMs`, where it means the default. */
 export interface Policy {
-  /** Of a request's body, over HTTP/1.1. */
+  /** Size of a request's body, over HTTP/1.1. */
   bodyBytes?: number
-  /** Of a response's headers. */
+  /** Size of a response's headers. */
   headerBytes?: number
   /** Between two reads from the target. */
   readMs?: number
@@ -38,7 +38,7 @@ export interface Policy {
   requestMs?: number
   /** How long a client's connection stays open without a request. */
   keepAliveMs?: number
-  /** After which a client's connection ends with its next response. */
+  /** After this a client's connection ends with its next response. */
   connectionMs?: number
   /** How long a connection to a target stays open without a request. */
   idleMs?: number
@@ -48,9 +48,9 @@ export interface Policy {
   /** Lines of htpasswd (access/htpasswd.ts). */
   users?: string[]
   cors?: CorsPolicy
-  /** Headers of every response, in place of the target's own of that name. */
+  /** Headers of every response, replacing the target's own of that name. */
   headers?: Record<string, string>
-  /** A client stays with the target it had first. */
+  /** A client stays with its first target. */
   sticky?: true
   /** Requests without TLS are answered, not redirected. */
   keepsHttp?: true
@@ -97,7 +97,7 @@ const checks: Readonly<Record<Exclude<keyof Policy, keyof typeof usual>, (value:
 
 export const isHeaderName = (name: string): boolean => /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)
 
-/** What is wrong with a policy that comes from outside; null if nothing is. Unknown parts count: they may protect. */
+/** The error in a policy from outside; null if there is none. Unknown parts are errors: they may protect something. */
 export const checkPolicy = (policy: unknown): string | null => {
   if (!isRecord(policy)) return 'its policy is not an object'
   for (const [name, value] of Object.entries(policy)) {

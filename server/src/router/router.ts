@@ -11,7 +11,7 @@ export interface Target {
 
 /**
  * `up`: traffic goes to the targets. `asleep`: a request waits until this changes. `stopped`, `starting` and `failed`:
- * the router says so, or closes connections at once.
+ * the router answers with a page, or closes connections at once.
  */
 export const routeStates = ['up', 'asleep', 'stopped', 'starting', 'failed'] as const
 type RouteState = (typeof routeStates)[number]
@@ -20,22 +20,22 @@ type RouteState = (typeof routeStates)[number]
 export interface Route {
   /** Lower-case host name without port. */
   host: string
-  /** Only requests for this path and what is below it; of several prefixes of a host the longest counts. Absent: all. */
+  /** Only requests for this path and below; the longest matching prefix of a host counts. Absent: all. */
   path?: string
-  /** What the target sees in place of `path`. */
+  /** The path that the target gets in place of `path`. */
   rewrite?: string
   serviceId: string
-  /** Whose share of the router its connections are; absent: the service has one for itself. */
+  /** The organization whose share of the router its connections take; absent: the service has its own share. */
   organizationId?: string
   /** `GRPC`: HTTP/2 up to the target, with trailers and streams both ways. */
   protocol: 'HTTP' | 'GRPC'
   state: RouteState
   targets: Target[]
-  /** Absent: the usual one. */
+  /** Absent: the default policy. */
   policy?: Policy
 }
 
-/** Connections or datagrams to a port of this machine, on which the router listens while the route is there. */
+/** Connections or datagrams to a port of this machine, on which the router listens while the route exists. */
 export interface StreamRoute {
   port: number
   serviceId: string
@@ -46,12 +46,12 @@ export interface StreamRoute {
   targets: Target[]
 }
 
-/** In place of a service's id, of the route to the API. */
+/** Replaces a service's id in the route to the API. */
 export const apiRouteId = 'api'
 
 export type AnyRoute = Route | StreamRoute
 
-/** Who shares what the router has: an organization, or a service whose organization is not known. */
+/** The party that shares resources of the router: an organization, or a service whose organization is not known. */
 export const partyOf = ({ organizationId, serviceId }: AnyRoute): string => organizationId ?? serviceId
 
 export const isStreamRoute = (route: AnyRoute): route is StreamRoute =>
@@ -67,18 +67,18 @@ export class PortUnavailable extends Error {
   }
 }
 
-/** What the router is given to serve HTTPS for a host, and to answer a certificate authority. */
+/** The certificate with which the router serves HTTPS for a host, and its answers to a certificate authority. */
 export interface HostTls {
   /** PEM: the chain, and its key. Both or neither. */
   certificate?: string
   key?: string
   /** Over HTTP: `/.well-known/acme-challenge/<token>`. */
   challenge?: { token: string; answer: string } | undefined
-  /** What a client is shown that offers `acme-tls/1`. */
+  /** The certificate for clients that offer `acme-tls/1`. */
   alpn?: { certificate: string; key: string } | undefined
 }
 
-/** What a router has been given for a host: its digest (`tlsDigest`), and whether HTTPS is served. */
+/** The present value of a host: its digest (`tlsDigest`), and whether HTTPS is served. */
 export interface KnownTls {
   digest: string
   isServed: boolean
@@ -102,15 +102,18 @@ export interface Router {
    */
   drain(targets: Target[], timeoutMs: number, signal: AbortSignal): Promise<{ remaining: number }>
   /**
-   * Serves HTTPS for this host as it says; {} ends it. Connections and handshakes under way are not disturbed. Rejects
-   * if the certificate cannot be served; the one before stays.
+   * Serves HTTPS for this host with the given value; {} ends it. Connections and handshakes in progress are not
+   * disturbed. Rejects if the certificate cannot be served; the former one stays.
    */
   setTls(host: string, value: HostTls): Promise<void>
   /** By host name. */
   tls(): Promise<Record<string, KnownTls>>
-  /** From now on `tell` hears of each service that sleeps while requests wait for it, and again as long as they do. */
+  /** From now on calls `tell` with each sleeping service that requests wait for, and again as long as they wait. */
   wanted(tell: (serviceId: string) => void): void
-  /** Those of these services that nobody has asked for in so many milliseconds. Of one that is not routed nothing is known. */
+  /**
+   * Returns those of these services that had no request in so many milliseconds. Services that are not routed are left
+   * out.
+   */
   idle(serviceIds: readonly string[], ms: number): Promise<string[]>
   /** The public address: `http://<host>:<port>`, or `https://…` if the host has a certificate here. */
   url(host: string): string

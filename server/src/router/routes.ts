@@ -1,4 +1,4 @@
-/** Routes of one service: how two sets of them compare, and setting those that can be had. */
+/** Routes of one service: comparing two sets of them, and setting those that are possible. */
 import { isDeepStrictEqual } from 'node:util'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from './router.ts'
 
@@ -28,8 +28,8 @@ export const areEqual = (some: readonly AnyRoute[], others: readonly AnyRoute[])
   isDeepStrictEqual(some.map(comparable).sort(), others.map(comparable).sort())
 
 /**
- * Tells the router all routes of a service but those whose ports cannot be had, and answers what was said of those:
- * for when the rest must not wait for them.
+ * Sets all routes of a service except those whose ports are not available, and returns the errors about those: for
+ * when the rest must not wait for them.
  */
 export const routeWhatCan = async (
   router: Pick<Router, 'setService'>,

@@ -53,7 +53,7 @@ export const limitLines = (): ((message: string) => void) => {
   }
 }
 
-/** Limits of which these are for all processes together, however many there are by then. */
+/** Limits for all processes together, divided by their present number. */
 const divided = <Limits extends object>(limits: Limits, names: readonly (keyof Limits)[], share: Share): Limits => {
   const own = { ...limits }
   for (const name of names)
@@ -61,12 +61,15 @@ const divided = <Limits extends object>(limits: Limits, names: readonly (keyof L
   return own
 }
 
-/** Among how many processes. */
+/** The number of processes. */
 interface Share {
   processes: number
 }
 
-/** Since the call before, of one core. The processor's time, not the clock's: on a busy machine more processes are no help. */
+/**
+ * The share of one core since the previous call. Measured in processor time, not by the clock: on a busy machine more
+ * processes are no help.
+ */
 const createUse = (): (() => number) => {
   let used = process.threadCpuUsage()
   let at = performance.now()

@@ -1,7 +1,7 @@
 /**
- * The descriptors of a process, divided among those who use them: organizations, and clients that have not said yet whom
- * they ask. While there are enough everybody has as many as they like, at the cost of two additions for a connection.
- * When there are no more, whoever has the most gives up one for each that is new.
+ * The descriptors of a process, divided among their parties: organizations, and clients whose requests have not named
+ * a service yet. While there are enough, each party gets as many as it needs, at the cost of two additions for a
+ * connection. When there are no more, the party with the most gives up one for each new one.
  *
  * Promises: a connection of a party that has less than another one is neither refused nor ended because of the others.
  * Does not know: what a connection is for.
@@ -9,9 +9,9 @@
 
 /** Something that holds descriptors. */
 export interface Holder {
-  /** Nothing is under way in it: it is the first to go. */
+  /** Nothing is in progress in it: it is closed first. */
   readonly isIdle: boolean
-  /** Frees what it holds, now or soon. */
+  /** Frees its descriptors, now or soon. */
   giveUp(): void
 }
 
@@ -31,9 +31,9 @@ interface Party {
 }
 
 export interface Shares {
-  /** Makes room if there is none, perhaps by the newcomer itself. */
+  /** Makes room if there is none, possibly by closing the newcomer itself. */
   enter(holder: Holder, weight: number, party?: string): Holding
-  /** From now on it is this party's. */
+  /** From now on it belongs to this party. */
   move(holding: Holding, party: string): void
   /** Any number of times. */
   leave(holding: Holding): void
@@ -44,7 +44,7 @@ export interface Shares {
 /** Of connections whose requests have not said yet whom they are for. */
 const nobody = ''
 
-/** Where everybody has some idle ones, one is soon found. */
+/** Where every party has some idle ones, one is soon found. */
 const mostTries = 8
 
 /** `most` descriptors; `random` as `Math.random`. */
@@ -77,7 +77,7 @@ export const createShares = (most: number, random: () => number = Math.random): 
     remove(holding)
     total -= holding.weight
   }
-  /** Any of them, so that nobody can arrange which: of many that one client holds, it is one of those. */
+  /** A random one, so that no client can choose it: among many that one client holds, it is one of those. */
   const choose = ({ holdings }: Party): Holding => {
     let found = holdings[0]!
     for (let tries = 0; tries < mostTries; tries++) {

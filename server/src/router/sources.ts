@@ -1,4 +1,4 @@
-/** Addresses: whose they are, which proxies are believed, and from which a service may be reached. */
+/** Addresses: of clients, of trusted proxies, and those from which a service may be reached. */
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
 /** The entries of a comma-separated list of addresses and networks. */
@@ -6,7 +6,7 @@ export const listed = (text: string): string[] => text.split(',').map((entry) =>
 
 const familyOf = (address: string): 'ipv4' | 'ipv6' => (isIP(address) === 6 ? 'ipv6' : 'ipv4')
 
-/** Without a zone, which only the machine itself understands. */
+/** Without a zone, which has a meaning only on its own machine. */
 const isAddress = (text: string): boolean => isIP(text) !== 0 && !text.includes('%')
 
 /** Whether this is an address, or a network such as 10.0.0.0/8. */
@@ -28,13 +28,13 @@ const blockListOf = (entries: readonly string[]): BlockList => {
   return list
 }
 
-/** `10.0.0.1` for what a socket of both families calls `::ffff:10.0.0.1`. */
+/** `10.0.0.1` for `::ffff:10.0.0.1`, the form that dual-stack sockets report. */
 export const plainAddress = (address = ''): string => {
   const rest = address.startsWith('::ffff:') ? address.slice(7) : ''
   return isIPv4(rest) ? rest : address
 }
 
-/** False for what is not an address. */
+/** False for text that is not an address. */
 const isIn = (list: BlockList, address: string): boolean => list.check(address, familyOf(address))
 
 export type IsTrusted = (address: string) => boolean
@@ -46,9 +46,9 @@ export const trustProxies = (list: readonly string[]): IsTrusted => {
 }
 
 /**
- * The address of whoever asks: the socket's, or what trusted proxies say of it. The chain is read from its end, where
- * ours has written; whatever stands before the last untrusted address may be invented. Null if a trusted proxy says
- * something that is not an address.
+ * The address of the client: the socket's, or the one that trusted proxies report. The chain is read from its end,
+ * where our own proxy has written; anything before the last untrusted address may be invented. Null if a trusted proxy
+ * reports something that is not an address.
  */
 export const clientAddress = (
   peer: string | undefined,

@@ -1,18 +1,18 @@
 /**
- * Passwords with slow hashes, compared in a thread of their own, one at a time. Parties take turns (organizations, or
- * services of nobody known), and within one its services do, however many wait for each; what waits longer than a moment
- * is told to come again. So a flood at whatever many services of one party delays a login at another's by one comparison.
- * If the thread ends, so do the questions that it had.
+ * Compares passwords with slow hashes in a separate thread, one at a time. Parties (organizations, or services without
+ * a known one) take turns, and within a party its services do, however many comparisons wait for each; one that waits
+ * too long is refused and may be retried. So a flood at any number of services of one party delays a login at
+ * another's by one comparison. If the thread ends, its open comparisons fail.
  */
 import { Worker } from 'node:worker_threads'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Question } from './password-thread.ts'
 
-/** Whose login it is. */
+/** The service of a login. */
 export interface LoginPlace {
   serviceId: string
-  /** Who has its turn together with others: see `partyOf`. */
+  /** Shares turns with the other services of the same party: see `partyOf`. */
   party: string
 }
 
@@ -25,7 +25,7 @@ export interface Comparisons {
 type Compare = (hash: string, password: string) => Promise<boolean | null>
 
 const program = new URL('./password-thread.ts', import.meta.url)
-/** Of one service, at all its hosts and from all clients. */
+/** For one service, at all its hosts and from all clients. */
 const mostWaiting = 8
 const patienceMs = 1000
 
@@ -60,12 +60,12 @@ const createThread = (): Compare => {
 }
 
 interface Party {
-  /** Of its own services. */
+  /** For its own services. */
   inTurn: ReturnType<typeof createSemaphore>
   asked: number
 }
 
-/** Turns of parties, and within each of its services: a party waits with one of its services at a time. */
+/** Turns of parties, and of the services within each: a party waits with one of its services at a time. */
 const createTurns = () => {
   const ofAll = createSemaphore(1)
   const parties = new Map<string, Party>()
@@ -113,5 +113,5 @@ export const createComparisons = (
   }
 }
 
-/** Of this process, which has one thread for them. */
+/** For this process, which has one thread for them. */
 export const ownComparisons = createComparisons()

@@ -1,4 +1,4 @@
-/** Cross-origin requests: preflights are answered here, and responses say who may read them. */
+/** Cross-origin requests: preflights are answered here, and responses say which origins may read them. */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { CorsPolicy } from '../policy.ts'
 
@@ -17,7 +17,7 @@ const matchesOrigin = (pattern: string, origin: string): boolean => {
   return origin.startsWith(before) && origin.endsWith(after) && /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(label)
 }
 
-/** Others may be answered differently: a cache must not give them this response. */
+/** Other origins may be answered differently: a cache must not give them this response. */
 export const variesByOrigin: readonly string[] = ['vary', 'Origin']
 
 /** Null: this origin is not allowed, and a response says only `variesByOrigin`. */

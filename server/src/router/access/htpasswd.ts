@@ -1,6 +1,6 @@
 /**
  * Lines as `htpasswd` writes them, `name:hash`, separated by line breaks or commas. Hashes only: a password in plain
- * text is refused. A strange algorithm must be refused when the line is read, because nobody could log in.
+ * text is refused. An unknown algorithm must be refused when the line is read, because no login could succeed with it.
  */
 
 export interface User {
@@ -22,7 +22,7 @@ const kinds: readonly RegExp[] = [
 const isKnown = (hash: string): boolean =>
   kinds.some((kind) => kind.test(hash)) && !(hash.startsWith('$2') && Number(hash.slice(4, 6)) > mostBcryptCost)
 
-/** The users, or what is wrong, as the end of a sentence; never a part of the text. */
+/** The users, or the error, as the end of a sentence; never a part of the text. */
 export const parseUsers = (text: string): User[] | string => {
   const lines = text
     .split(/[\r\n,]+/)

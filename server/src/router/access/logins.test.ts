@@ -13,7 +13,7 @@ const address = '203.0.113.1'
 const placeOf = (serviceId: string, party = serviceId) => ({ serviceId, party })
 const [placeA, placeB] = [placeOf('a'), placeOf('b')]
 
-/** A thread that answers when the test lets it; what it was asked, in order. */
+/** A thread that answers when the test lets it, and records its questions in order. */
 const byHand = () => {
   const asked: string[] = []
   const answers: ((isRight: boolean) => void)[] = []
@@ -48,7 +48,7 @@ test('a login waits for one comparison of another service, however many that has
   await next(true)
   assert.equal(await own, true)
   assert.deepEqual(asked.slice(0, 2), ['wrong 0', 'secret'])
-  // Those that one service may not have waiting know at once.
+  // Those beyond the limit of one service are refused at once.
   assert.deepEqual(await Promise.all(flood.slice(8)), Array(12).fill(null))
 })
 
@@ -60,7 +60,7 @@ test('a login waits for one comparison of another organization, at however many 
   await next(true)
   assert.equal(await own, true)
   assert.deepEqual(asked.slice(0, 2), ['wrong 0', 'secret'])
-  // Of one organization each service has its turn.
+  // Within one organization each service has its turn.
   const twice = comparisons.compare(placeOf('b1', 'B'), hash, 'twice')
   for (let n = 2; n <= 40; n += 1) await next()
   await next(true)
@@ -75,7 +75,7 @@ test('a login that has waited for a second is told to come again', async () => {
   const own = comparisons.compare(placeA, hash, 'secret')
   await clock.advance(1000)
   assert.equal(await own, null)
-  // What has begun is not given up, and nobody is in the way afterwards.
+  // A comparison that has begun is finished, and blocks no one afterwards.
   await next(true)
   assert.equal(await long, true)
   const again = comparisons.compare(placeA, hash, 'secret')
@@ -117,7 +117,7 @@ test('one client may be wrong so often, which hinders neither others nor what wa
   assert.equal(logins.check(login('secret'), address), 'right')
   assert.equal(await logins.check(login('wrong 0'), address), 'wrong')
   assert.equal(await logins.check(login('wrong x'), '203.0.113.2'), 'wrong')
-  // One network of IPv6 is one client.
+  // An IPv6 network is one client.
   for (let n = 0; n < 30; n++) await logins.check(login(`other ${n}`), `2001:db8:1:2::${n.toString(16)}`)
   assert.equal(await logins.check(login('other x'), '2001:db8:1:2:ffff::1'), 'tried')
   await clock.advance(2000)

@@ -1,6 +1,6 @@
 /**
- * Who may come in with a name and a password. One set for a service, whatever hosts it has. Promises that what was right
- * once passes at once, however many wrong ones are tried, and that one client can try only so many.
+ * Checks names and passwords. One set for a service, whatever hosts it has. Promises that a login which was right
+ * before passes at once, however many wrong ones are tried, and that one client can try only a limited number.
  */
 import { createHash } from 'node:crypto'
 import { createLimiter } from '../../lib/concurrency/limiter.ts'
@@ -10,7 +10,7 @@ import type { Comparisons, LoginPlace } from './comparisons.ts'
 import type { User } from './htpasswd.ts'
 import { isSlow, matches } from './passwords.ts'
 
-/** `busy`: too many others are being compared; `tried`: this client was wrong too often. */
+/** `busy`: too many comparisons are waiting; `tried`: this client was wrong too often. */
 export type Verdict = 'right' | 'wrong' | 'busy' | 'tried'
 
 export interface Logins {
@@ -20,7 +20,7 @@ export interface Logins {
 
 const mostRemembered = 1000
 const mostPasswordBytes = 1024
-/** Wrong ones of one client at one service, a minute. */
+/** Wrong logins of one client at one service, per minute. */
 const mostWrong = 30
 const mostClients = 2000
 
@@ -32,7 +32,7 @@ const readBasic = (header: string): { name: string; password: string } | null =>
   return at < 0 ? null : { name: text.slice(0, at), password: text.slice(at + 1) }
 }
 
-/** The last ones. */
+/** The most recent ones. */
 const createMemory = () => {
   const keys = new Set<string>()
   return {
@@ -53,7 +53,7 @@ export const createLogins = (
 ): Logins => {
   const byName = new Map(users.map(({ name, hash }) => [name, hash]))
   const someHash = users[0]?.hash ?? ''
-  // Apart: wrong ones, which anybody can make up, put no right one out.
+  // Separate, so that made-up wrong logins push out no right one.
   const [right, wrong] = [createMemory(), createMemory()]
   const underWay = new Map<string, Promise<Verdict>>()
   const failures = createLimiter(mostWrong, clock, mostClients)

@@ -2,7 +2,7 @@
 import { createHash, hash as digest, timingSafeEqual } from 'node:crypto'
 import { compareSync } from 'bcryptjs'
 
-/** Takes so long that it must not hold up other requests. */
+/** Takes so long that it must not block other requests. */
 export const isSlow = (hash: string): boolean => hash.startsWith('$')
 
 const equal = (made: Uint8Array, wanted: Uint8Array): boolean =>
@@ -51,7 +51,7 @@ const sha1 = (...parts: readonly Uint8Array[]): Buffer => {
   return sum.digest()
 }
 
-/** `hash` is one that `parseUsers` has let pass. */
+/** `hash` is one that `parseUsers` has accepted. */
 export const matches = (hash: string, password: string): boolean => {
   if (hash.startsWith('{SHA}')) return equal(sha1(Buffer.from(password)), Buffer.from(hash.slice(5), 'base64'))
   if (hash.startsWith('{SSHA}')) {

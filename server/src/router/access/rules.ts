@@ -10,9 +10,9 @@ import { createLogins, type Logins } from './logins.ts'
 type Limits = { readonly [Name in keyof typeof usual]: number }
 
 export interface Rules extends Limits {
-  /** Nothing about a request has to be looked at before it is forwarded, and nothing added to its response. */
+  /** Nothing about a request must be checked before it is forwarded, and nothing added to its response. */
   readonly isPlain: boolean
-  /** How long nothing may move on a client's connection in the middle of a request. 0: as usual; `Infinity`: for ever. */
+  /** The longest silence of a client's connection in the middle of a request. 0: the default; `Infinity`: no limit. */
   readonly silenceMs: number
   readonly grpcSilenceMs: number
   readonly mayReach: MayReach | null
@@ -34,7 +34,10 @@ const nothing = {
   retry: null,
 }
 
-/** With limits of which each ends a silence: a longer one must not end before, and 0 among them is none. */
+/**
+ * The longest of limits that each end a silence: the connection must not end it before them; a 0 among them means no
+ * limit.
+ */
 const silenceWith = (...limitsMs: number[]): number => {
   if (limitsMs.includes(0)) return Number.POSITIVE_INFINITY
   const longestMs = Math.max(...limitsMs)
@@ -48,13 +51,13 @@ const silencesOf = ({ readMs, sendMs, clientMs, grpcReadMs, grpcSendMs }: Limits
 
 const usualRules: Rules = { ...usual, ...nothing, ...silencesOf(usual) }
 
-/** Nobody: lines that cannot be read must not open what they protect. */
+/** Lets no user in: lines that cannot be parsed must not open the service that they protect. */
 const noUsers: Logins = { check: () => 'wrong' }
 
 const limitsOf = (policy: Policy): Limits => {
   const set = Object.keys(usual).map((name) => [name, policy[name as keyof Limits] ?? usual[name as keyof Limits]])
   const limits = Object.fromEntries(set) as Limits
-  // The pool needs an end; elsewhere 0 is none.
+  // The pool needs a limit; elsewhere 0 means none.
   const idleMs = limits.idleMs || usual.idleMs
   return { ...limits, idleMs, headerBytes: Math.min(mostHeaderBytes, Math.max(usual.headerBytes, limits.headerBytes)) }
 }
@@ -80,7 +83,7 @@ const compile = (policy: Policy, place: LoginPlace, loginsFor: LoginsFor): Rules
 
 interface Rulebook {
   rulesOf(policy: Policy | undefined, place: LoginPlace): Rules
-  /** Forgets the logins that nothing has asked for since the call before: those that are in no route any more. */
+  /** Forgets the logins that were not used since the previous call: no route has them any more. */
   tidy(): void
 }
 
@@ -119,7 +122,10 @@ export const createRulebook = (comparisons: Comparisons): Rulebook => {
 const stickyCookie = 'SLIPWAY_INSTANCE'
 const stickySeconds = 86_400
 
-/** What a client is given to remember a target by: says nothing about its address to who does not know the service. */
+/**
+ * The value of the cookie that identifies a client's target: it does not reveal the address to readers who do not know
+ * the service.
+ */
 export const stickyValue = (serviceId: string, targetKey: string): string =>
   createHmac('sha256', serviceId).update(targetKey).digest('base64url').slice(0, 22)
 
@@ -128,11 +134,11 @@ export const stickyHeader = (value: string, isSecure: boolean): string =>
 
 const stickyPattern = new RegExp(`(?:^|; ?)${stickyCookie}=([\\w-]+)`)
 
-/** Undefined if the client was not given one. */
+/** Undefined if the client has no such cookie. */
 export const stickyOf = (cookies: string | undefined): string | undefined =>
   cookies === undefined ? undefined : stickyPattern.exec(cookies)?.[1]
 
-/** The headers of a response, with those that a service's settings add in place of its own. */
+/** The headers of a response, in which those of a service's settings replace its own. */
 export const dressed = (passed: string[], added: readonly string[]): string[] => {
   if (added.length === 0) return passed
   const names = new Set<string>()

@@ -23,15 +23,15 @@ export interface RouterOptions {
   trustedProxies?: readonly string[]
   /** For HTTPS; absent: none; 0: any free one. */
   tlsPort?: number | undefined
-  /** Of the header Strict-Transport-Security; default 0: none. */
+  /** For the header Strict-Transport-Security; default 0: none. */
   hstsSeconds?: number
-  /** Below it are host names of the platform, for which no service answers a certificate authority; default: none. */
+  /** The domain of the platform's host names, for which no service answers a certificate authority; default: none. */
   ownDomain?: string | undefined
-  /** How many share the ports; default: one. */
+  /** How many processes share the ports; default: one. */
   processes?: ProcessNumbers
 }
 
-/** What tests and benchmarks need in addition. */
+/** Additional calls for tests and benchmarks. */
 export interface ProcessRouter extends Router {
   health(): Promise<Health | null>
   counts(): Promise<Counts>
@@ -41,7 +41,7 @@ const endTimeoutMs = 25_000
 const listenAgainMs = 100
 const restartPausesMs = [0, 200, 1_000, 5_000] as const
 
-/** Hosts to listen on that nobody can connect to by that name. */
+/** Hosts to listen on that clients cannot connect to. */
 const namesNoMachine: ReadonlySet<string> = new Set(['0.0.0.0', '::'])
 
 const bracketed = (host: string): string => (host.includes(':') ? `[${host}]` : host)
@@ -145,7 +145,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
     }
   }
 
-  /** Also while the router is away: it is asked again as soon as it is there. */
+  /** Also while the router is down: it is called again as soon as it is up. */
   const listen = async (tell: (serviceId: string) => void): Promise<void> => {
     while (!isEnded) {
       try {
@@ -153,7 +153,7 @@ export const createRouter = (options: RouterOptions): ProcessRouter => {
         answer.socket.unref()
         for await (const line of createInterface({ input: answer })) if (line !== '') tell(line)
       } catch {
-        // It is not there, or ended.
+        // It is down, or ended.
       }
       await pause(listenAgainMs, undefined, { ref: false })
     }

@@ -4,7 +4,7 @@ import { words } from '../../lib/words.ts'
 import { PortUnavailable } from '../router.ts'
 import type { Health } from './protocol.ts'
 
-/** Nobody listens on the control socket. */
+/** Nothing listens on the control socket. */
 export class RouterAbsent extends Error {}
 
 export interface CallOptions {

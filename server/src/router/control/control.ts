@@ -24,7 +24,7 @@ interface ControlParts {
 
 interface Control {
   listen(path: string): Promise<void>
-  /** No new calls; tells watchers and the follower that the stop is intended. Calls in progress continue. */
+  /** Accepts no new calls, and signals an intended stop to watchers and the follower. Calls in progress continue. */
   close(): void
 }
 
@@ -73,11 +73,14 @@ const putRoutes = async ({ table }: ControlParts, req: IncomingMessage, serviceI
   await table.change((all) => replaceService(all, serviceId, routes))
 }
 
-/** Open calls: of the server, which wants to know when this process ends, and of who follows while no server is here. */
+/**
+ * Open calls: of the server, which detects with one when this process ends, and of the program that follows the routes
+ * while no server runs.
+ */
 interface OpenCalls {
   watchers: Set<ServerResponse>
   followers: Set<ServerResponse>
-  /** Who can wake what sleeps. */
+  /** Callers that can wake services. */
   listeners: Set<ServerResponse>
 }
 
@@ -86,7 +89,7 @@ const keepOpen = (calls: Set<ServerResponse>, res: ServerResponse, word: string)
   res.writeHead(200).write(`${word}\n`)
 }
 
-/** A line for each service that requests wait for. */
+/** Writes a line for each service that requests wait for. */
 const tellWanted = ({ workers }: ControlParts, { listeners }: OpenCalls, res: ServerResponse): void => {
   keepOpen(listeners, res, '')
   res.once(

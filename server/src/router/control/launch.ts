@@ -79,7 +79,7 @@ const spawnDetached = async (wanted: LaunchRequest, takesOver: boolean) => {
 const said = (child: ChildProcess, word: string): Promise<[string]> =>
   new Promise((resolve) => child.on('message', (message) => message === word && resolve([word])))
 
-/** The running one yields to a process that waits for it; false if another one already has its place. */
+/** Stops the running one, which yields to a process that waits for it; false if another one already has its place. */
 const stopOther = async (wanted: LaunchRequest): Promise<boolean> => {
   const health = await askHealth(wanted.paths.controlSocket)
   if (health === null) return true
@@ -87,7 +87,7 @@ const stopOther = async (wanted: LaunchRequest): Promise<boolean> => {
   try {
     await askStop(wanted.paths.controlSocket)
   } catch (error) {
-    // Somebody else stopped it since it answered.
+    // Another process stopped it since it answered.
     if (!(error instanceof RouterAbsent)) throw error
   }
   return true

@@ -12,8 +12,8 @@ const busy = 5
 
 /**
  * Claims the place of the only router of a folder; null if another process has it. SQLite locks a file in that folder,
- * which no other user can open: the kernel frees the lock with the process, so it cannot go stale, and nobody else on
- * this machine can take it first.
+ * which no other user can open: the kernel frees the lock with the process, so it cannot go stale, and no other user
+ * of this machine can take it first.
  */
 export const takeLock = (folder: string): Lock | null => {
   const lock = new DatabaseSync(join(folder, 'lock'), { timeout: 0 })

@@ -61,7 +61,7 @@ test('a second client adopts the router, which outlives the process that started
   const mute = exited.then(([code]) => assert.fail(`the parent ended with ${code} and said nothing`))
   const [said] = await Promise.race([once(parent.stdout, 'data'), mute])
   mute.catch(() => {})
-  // It ends by itself: an adopted or started router keeps nobody alive.
+  // It ends by itself: an adopted or started router keeps no process alive.
   assert.deepEqual(await exited, [0, null])
   const { router } = await startProcess(t, { dataDir, port })
   assert.equal((await router.health())?.pid, Number(said))

@@ -1,4 +1,7 @@
-/** What the router process and its clients agree on: paths in the data directory, exit codes, shapes of responses. */
+/**
+ * The interface between the router process and its clients: paths in the data directory, exit codes, shapes of
+ * responses.
+ */
 import { join, resolve } from 'node:path'
 import type { ProcessNumbers } from '../processes/messages.ts'
 

@@ -23,7 +23,7 @@ export class ClosedError extends Error {
   }
 }
 
-/** What the target sent is not a response. `fault`: why, as the end of a sentence. */
+/** The target sent something that is not a response. `fault`: why, as the end of a sentence. */
 export class MalformedError extends Error {
   readonly fault: string
 

@@ -1,4 +1,4 @@
-/** What is removed from and added to forwarded headers. All lists are flat: name, value, name, value. */
+/** Removes headers from forwarded messages, and adds others. All lists are flat: name, value, name, value. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { words } from '../../lib/words.ts'
 import type { IsTrusted } from '../sources.ts'
@@ -26,7 +26,7 @@ export const isSaidByUs = (name: string): boolean => {
   return plain.startsWith(ours) || hopByHop.has(plain) || replaced.has(plain)
 }
 
-/** Who asks, and how. */
+/** The client and its connection. */
 export interface Origin {
   /** The address of the connection, plain. */
   readonly peer: string
@@ -40,7 +40,7 @@ export const isSecure = (origin: Origin, isTrusted: IsTrusted): boolean => {
   return said === undefined ? origin.isEncrypted : said === 'https'
 }
 
-/** What we say of the client. */
+/** The headers that describe the client. */
 export const forwardedHeaders = (origin: Origin, host: string, isTrusted: IsTrusted): string[] => {
   const { peer, isEncrypted } = origin
   const said = isTrusted(peer) ? origin.headers : undefined
@@ -77,7 +77,7 @@ export const passedToTarget = (flat: readonly string[], connection: string | und
   return passed
 }
 
-/** The headers of a response for the client; `connection`: that header of them. */
+/** The headers of a response for the client; `connection`: its Connection header. */
 export const headersForClient = (flat: readonly string[], connection: string | undefined): string[] => {
   const listed = namesIn(connection)
   const headers: string[] = []

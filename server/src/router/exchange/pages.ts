@@ -36,7 +36,7 @@ export type PageName =
 
 interface Words {
   status: number
-  /** `why`: what is wrong, as the end of a sentence, or the limit; '' if only the page says it. */
+  /** `why`: the error, as the end of a sentence, or the limit; '' if the page needs none. */
   message(host: string, why: string): string
   retryAfterSeconds?: number
   challenge?: string

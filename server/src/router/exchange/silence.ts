@@ -1,13 +1,13 @@
 /**
- * How long nothing may move on a client's connection in the middle of a request: as long as is usual, or longer, where
- * a service's settings let its program or its clients take more time.
+ * The longest silence of a client's connection in the middle of a request: the default, or longer if a service's
+ * settings allow its program or its clients more time.
  */
 import type { Http2Session } from 'node:http2'
 
-/** So that whoever is silent is told by the limit that was set, not by the loss of the connection. */
+/** So that a silent side gets the answer of the configured limit instead of a lost connection. */
 const graceMs = 30_000
 
-/** 0 is no limit. */
+/** 0: no limit. */
 export const silenceFor = (usualMs: number, silenceMs: number): number => {
   if (!Number.isFinite(silenceMs)) return 0
   return silenceMs < usualMs ? usualMs : silenceMs + graceMs
@@ -20,14 +20,14 @@ interface Allowance {
 
 const allowances = new WeakMap<Http2Session, Allowance>()
 
-/** For streams to come, until one may be silent for longer. */
+/** For new streams, until one may be silent for longer. */
 export const allowUsualSilence = (session: Http2Session, usualMs: number): void =>
   void allowances.set(session, { usualMs, allowedMs: usualMs })
 
-/** A stream has begun; what is allowed for it may be known already. */
+/** A stream has begun; its limit may be known already. */
 export const endSilence = (session: Http2Session): void => void session.setTimeout(allowances.get(session)!.allowedMs)
 
-/** For one of its streams, and so for all that are in progress beside it. */
+/** For one of its streams, and so for all others in progress on the connection. */
 export const allowStreamSilence = (session: Http2Session | undefined, silenceMs: number): void => {
   const allowance = session && allowances.get(session)
   if (allowance === undefined || session!.destroyed) return

@@ -1,4 +1,6 @@
-/** Requests to a service that sleeps: they wait, wake it once, and whatever becomes of it nobody else notices. */
+/**
+ * Requests to a sleeping service: they wait, wake it once, and do not affect other services, whatever happens to it.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
@@ -22,7 +24,7 @@ import { createHolds, usualHoldLimits } from './holds.ts'
 
 const nap = (more: Partial<Route> = {}): Route => route([], { state: 'asleep', ...more })
 
-/** What the router has said that requests wait for. */
+/** The services for which the router has reported waiting requests. */
 const wantedOf = ({ traffic }: Inside): string[] => {
   const told: string[] = []
   traffic.holds.listen((serviceId) => told.push(serviceId))
@@ -223,7 +225,7 @@ test('requests that wait for what is stopped, deleted or cannot start are answer
     const session = openClient(t, port)
     const calls = Array.from({ length: 100 }, () => callGrpc(session, '/x', 'hi', { ':authority': 'g.localhost' }))
     await inFlight(inside, 1400)
-    // A changed setting wakes nothing and ends nothing.
+    // A changed setting wakes nothing and ends no wait.
     await table.change(() => [nap({ policy }), nap({ ...called, policy }), sibling])
     let isOver = false
     const others: number[] = []

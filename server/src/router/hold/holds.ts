@@ -1,34 +1,35 @@
 /**
- * Requests to services that sleep: they wait here until the table leads somewhere, and whoever can wake the service is
- * told that it is wanted.
+ * Parks requests to sleeping services until the table has a target for them, and notifies listeners that can wake the
+ * service.
  *
- * Promises: nothing of a request is read while it waits; a place is free again when its client leaves; each that waits is
- * answered, after `longestMs` at the latest; a crowd at one service takes no place from others, and does not keep the
- * process from serving them.
- * Does not know: what a request is, and what its service does.
+ * Promises: a parked request is not read; its place is free again when its client leaves; each is answered, after
+ * `longestMs` at the latest; a crowd at one service takes no place from others, and does not keep the process from
+ * serving them. Does not know: the form of a request, and what its service does.
  */
 import type { PageName } from '../exchange/pages.ts'
 import type { AnyRoute } from '../router.ts'
 
 export interface Waiting {
-  /** Goes on with what the table says by now; its place is free when it calls `leave`. */
+  /** Continues the request with the current table; its place is free when it calls `leave`. */
   resume(): void
   refuse(page: Extract<PageName, 'waking' | 'crowded'>): void
 }
 
 export interface Place {
-  /** The client has gone, or was answered. Any number of times. */
+  /** The client has left, or was answered. Any number of times. */
   leave(): void
 }
 
 export interface Holds {
-  /** Null if there is no place. `bytes`: about what it keeps in memory; `party`: with whom its service shares places. */
+  /**
+   * Null if there is no place. `bytes`: about as much as it keeps in memory; `party`: whose places its service shares.
+   */
   take(serviceId: string, bytes: number, waiting: Waiting, party?: string): Place | null
-  /** The table has changed: what waits for a service that does not sleep any more goes on. */
+  /** The table has changed: requests that wait for a service that is awake now continue. */
   settle(routes: readonly AnyRoute[]): void
-  /** `tell` hears of each service that requests wait for: at once, and again as long as they do. */
+  /** Calls `tell` with each service that requests wait for: at once, and again as long as they wait. */
   listen(tell: (serviceId: string) => void): () => void
-  /** Nobody will come to wake anything: all are told to come again. */
+  /** Nothing can wake services any longer: all requests are refused and may be retried. */
   end(): void
 }
 
@@ -37,7 +38,10 @@ export interface HoldLimits {
   total: number
   bytes: number
   longestMs: number
-  /** Of one service that go on at once and have no answer yet: a program that has just started has a short queue. */
+  /**
+   * Requests of one service that continue at once and have no answer yet: a program that has just started has a short
+   * queue.
+   */
   unanswered: number
 }
 
@@ -46,7 +50,7 @@ export const usualHoldLimits: HoldLimits = {
   ...{ longestMs: 60_000, unanswered: 32 },
 }
 
-/** One that takes longer does not keep the others waiting. */
+/** A request that takes longer no longer delays the others. */
 const patienceMs = 250
 const tellAgainMs = 5000
 /** As much as the buffers of a connection take. */
@@ -55,8 +59,8 @@ const unreadBytes = 128 << 10
 const atOnce = 32
 
 /**
- * What a request keeps in memory while it waits: its head, and what is read of a body before anybody asks for it. -1: a
- * body of unknown length.
+ * The memory of a parked request: its head, and the part of a body that is read before it is asked for. -1: a body of
+ * unknown length.
  */
 export const heldBytes = (headBytes: number, bodyLength: number): number =>
   headBytes + (bodyLength < 0 ? unreadBytes : Math.min(unreadBytes, bodyLength))
@@ -73,12 +77,12 @@ interface Crowd {
   held: Set<Held>
   bytes: number
   unanswered: number
-  /** They go on, in turn. */
+  /** Its requests continue, in turn. */
   isOpen: boolean
   telling?: NodeJS.Timeout
 }
 
-/** A few at a time: whatever else the process serves goes on in between. */
+/** Runs a few at a time, so that the process serves other requests in between. */
 const createTurns = (report: (message: string) => void): ((turn: () => void) => void) => {
   const turns: (() => void)[] = []
   let isDue = false
@@ -103,7 +107,7 @@ const createTurns = (report: (message: string) => void): ((turn: () => void) => 
   }
 }
 
-/** What there is too little of: how much a crowd has of it, and one that waits. */
+/** A limited resource: how much of it a crowd has, and how much one parked request. */
 interface Measure {
   has(crowd: Crowd): number
   of(each: Pick<Held, 'bytes'>): number
@@ -114,7 +118,7 @@ const weighed: Measure = { has: ({ bytes }) => bytes, of: ({ bytes }) => bytes }
 
 /**
  * Which crowd makes room for one more of `crowd`: the largest one of the party that has the most, if that still leaves
- * the party as much as the other one will have. Among crowds of one party it is the same. Null: none.
+ * the party as much as the newcomer's party will have. Likewise among crowds of one party. Null: none.
  */
 const giverFor = (
   crowds: ReadonlyMap<string, Crowd>,
@@ -152,7 +156,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
     crowds.delete(crowd.serviceId)
   }
 
-  /** False if it was not waiting any more. */
+  /** False if it no longer waited. */
   const remove = (crowd: Crowd, held: Held): boolean => {
     if (!crowd.held.delete(held)) return false
     clearTimeout(held.timer)
@@ -197,7 +201,7 @@ export const createHolds = (report: (message: string) => void, limits = usualHol
   const crowdOf = (serviceId: string, party: string): Crowd => {
     const crowd = crowds.get(serviceId) ?? { serviceId, party, held: new Set(), bytes: 0, unanswered: 0, isOpen: false }
     crowds.set(serviceId, crowd)
-    // Whoever comes has seen that it sleeps.
+    // The newcomer has seen that it sleeps.
     crowd.isOpen = false
     return crowd
   }

@@ -1,4 +1,4 @@
-/** Who was let in by some rules was not let in by others: a request that is held or repeated is asked again. */
+/** An admission by some rules is not one by others: a request that is parked or repeated is checked again. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { callGrpc, echo, openClient, serveGrpc } from '../../../test/support/router/grpc.ts'
@@ -6,7 +6,7 @@ import { ask, freePort, type Inside, openInside, route, sendRaw, serve } from '.
 import type { Policy } from '../policy.ts'
 import type { AnyRoute, Route } from '../router.ts'
 
-// Of `secret`: compared in a thread, so the request waits.
+// A hash of `secret`: compared in a thread, so the request waits.
 const bcrypted = 'ada:$2b$04$/A3/4GvmJiE5suNNvkVKdOC4iSN0mNqIsyCXTxEvHNn.h1b1.g1KO'
 const authorization = `Basic ${Buffer.from('ada:secret').toString('base64')}`
 const nobody: Policy = { deny: ['127.0.0.0/8'] }
@@ -29,7 +29,7 @@ const upgrade = (port: number): Promise<string> =>
     `GET / HTTP/1.1\r\nHost: a.localhost\r\nAuthorization: ${authorization}\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n`,
   )
 
-/** What each kind of request gets whose rules change from `before` to those that let nobody in. */
+/** The answers to each kind of request when its rules change from `before` to rules that admit no client. */
 const cases = (before: (live: Route) => Promise<Route>) => async (t: TestContext) => {
   let reached = 0
   const http = await serve(t, (_, res) => {

@@ -1,4 +1,4 @@
-/** What a service's rules say of a request before anything of it is forwarded: who may ask, and with which password. */
+/** Checks a request against a service's rules before any of it is forwarded: the client's address and login. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { isPreflight, variesByOrigin } from '../access/cors.ts'
 import type { Verdict } from '../access/logins.ts'
@@ -12,7 +12,7 @@ import { isSuspect, pick, type Upstream } from '../traffic/upstreams.ts'
 export type Admission = 'pass' | 'preflight' | Extract<PageName, 'forbidden' | 'unauthorized' | 'busy' | 'tried'>
 
 interface Asker {
-  /** Of the socket. */
+  /** The address of the socket. */
   peer: string | undefined
   method: string | undefined
   headers: IncomingHttpHeaders
@@ -20,7 +20,7 @@ interface Asker {
 
 const words: Record<Verdict, Admission> = { right: 'pass', wrong: 'unauthorized', busy: 'busy', tried: 'tried' }
 
-/** Nobody gets past a list or a password because of an error here. */
+/** An error here must not let a client past a list or a password. */
 export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admission | Promise<Admission> => {
   const { mayReach, logins, cors } = rules
   const { peer, method, headers } = asker
@@ -36,14 +36,14 @@ export const admit = (rules: Rules, asker: Asker, isTrusted: IsTrusted): Admissi
   )
 }
 
-/** Those of a response that the rules add: who may read it, and what was asked for. */
+/** The headers that the rules add to a response: which origins may read it, and the answer to a preflight. */
 export const addedHeaders = (entry: HostEntry | undefined, origin: string | undefined): string[] => {
   if (entry === undefined || entry.rules.isPlain) return []
   const { cors, headers } = entry.rules
   return cors === null ? [...headers] : [...headers, ...(cors(origin) ?? variesByOrigin)]
 }
 
-/** A response's headers as the rules want them, for a client that stays with `upstream`. */
+/** A response's headers with the changes of the rules, for a client that stays with `upstream`. */
 export const dressedFor = (
   entry: HostEntry,
   passed: string[],
@@ -60,7 +60,7 @@ export const dressedFor = (
   return dressed(passed, added)
 }
 
-/** The target of a client that stays with one, as long as it answers; else whichever is least busy. */
+/** The target that a client stays with, as long as it answers; else the least busy one. */
 export const pickFor = (
   entry: HostEntry,
   cookies: string | undefined,

@@ -10,7 +10,7 @@ export interface Http2Limits {
   headerBytes: number
   /** For the client's first frame after the preface. */
   headersTimeoutMs: number
-  /** With a stream open, and nothing sent either way; a service's settings may allow more. */
+  /** With a stream open, but no data in either direction; a service's settings may allow more. */
   silenceMs: number
   /** Without any stream. Bytes of an incomplete header do not count. */
   idleMs: number
@@ -23,7 +23,7 @@ export interface Http2Limits {
 export interface Http2Front {
   /** Takes a connection whose first bytes were put back; `holding` is its share of the router. */
   accept(socket: Socket, holding: Holding): void
-  /** Tells clients to open no more streams here. Those already on their way are served. */
+  /** Asks clients to open no more streams here. Those already on their way are served. */
   close(): void
   end(): void
   /** Open connections. */
@@ -36,7 +36,7 @@ const megabytesPerSession = 64
 const mostHeaders = 200
 const aliveProbeMs = 30_000
 const goawayMs = 1_000
-/** Of the protocol: "no stream is refused yet". */
+/** From the protocol: "no stream is refused yet". */
 const highestStream = 2 ** 31 - 1
 
 /** Windows stay at the protocol's 64 KB: that much of each stream is buffered for a side that does not read. */
@@ -82,7 +82,7 @@ const sendGoaway = (session: ServerHttp2Session): void => {
   if (!session.ping(close)) close()
 }
 
-/** Each stream takes a descriptor of its target; its connection is the share of whoever it asked last. */
+/** Each stream takes a descriptor of its target; its connection belongs to the party that it last sent a request to. */
 const streamHolder = ({ shares }: Traffic, stream: ServerHttp2Stream, session: Holding | undefined) => {
   let own: Holding | undefined
   return (party: string): void => {
@@ -101,7 +101,7 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
   const server = createHttp2Server(limits)
   const sessions = new Set<ServerHttp2Session>()
   const holdings = new WeakMap<ServerHttp2Session, Holding>()
-  /** Of the connection whose session begins. */
+  /** The share of the connection whose session begins. */
   let arriving: Holding | null = null
 
   server.on('session', (session) => {
@@ -134,8 +134,8 @@ export const createHttp2Front = (traffic: Traffic, limits: Http2Limits, onLeave:
       socket.setTimeout(0)
       socket.setNoDelay(true)
       socket.setKeepAlive(true, aliveProbeMs)
-      // The server it came from lets a half of HTTP/1.1 connections end first. Here whoever ends has gone: streams that
-      // it did not reset would stay until the silence is too long.
+      // The HTTP server that it came from keeps half-closed connections of HTTP/1.1 open. Here a client that ends its
+      // side has left: otherwise streams that it did not reset would stay until the silence limit.
       socket.once('end', () => socket.destroySoon())
       arriving = holding
       server.emit('connection', socket)

@@ -22,7 +22,7 @@ interface Front {
   listen(host: string, port: number): Promise<number>
   /** Accepts from a socket that another process listens on too. */
   share(listening: Server): Promise<void>
-  /** What it listens on, for other processes. */
+  /** Its listening socket, for other processes. */
   readonly listening: Server
   /** Open connections. */
   clients(): number
@@ -71,7 +71,7 @@ const serve = (traffic: Traffic, client: Http1Client) => {
   forward(traffic, client)
 }
 
-/** What a connection takes of the router until it is closed: a descriptor, and another one of its target. */
+/** The descriptors that a connection takes until it is closed: its own, and one of its target. */
 const holdOf = ({ shares }: Traffic, socket: Socket, isIdle: () => boolean): Holding => {
   const holder: Holder = {
     get isIdle() {

@@ -344,7 +344,7 @@ test('streams opened and reset without end, headers too large and too many strea
   const limits = { resetBurst: 50, resetsPerSecond: 1, streams: 10, headerBytes: 8_192 }
   const { port } = await openInside(t, [route([program.target], grpc)], { limits })
   const wordy = openClient(t, port)
-  // The limit holds from when the client has heard of it.
+  // The limit applies once the client has received it.
   await callGrpc(wordy, '/unary', 'x')
   const large = await callGrpc(wordy, '/unary', 'x', { 'x-large': 'x'.repeat(20_000) })
   assert.equal(large.headers[':status'], undefined)

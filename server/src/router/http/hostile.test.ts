@@ -1,4 +1,4 @@
-/** What clients send to be taken for somebody else, or to break us. */
+/** Requests by which clients try to impersonate another client, or to break the router. */
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { test } from 'node:test'

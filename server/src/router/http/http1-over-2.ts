@@ -1,7 +1,7 @@
 /**
- * A service that speaks HTTP/1.1, asked over HTTP/2: a stream as the request and the response that the exchange knows.
- * Whatever HTTP/1.1 could be made to read differently is refused by HTTP/2's own rules before it gets here, and once
- * more as the request is written; lengths are checked by both sides.
+ * Forwards an HTTP/2 stream to a service that speaks HTTP/1.1: the stream as the request and the response that the
+ * exchange handles. Anything that HTTP/1.1 could read in two ways is refused by HTTP/2's own rules before it gets
+ * here, and once more as the request is written; lengths are checked by both sides.
  */
 import { type IncomingHttpHeaders, METHODS } from 'node:http'
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2'
@@ -48,14 +48,14 @@ const rawHeadersOf = (
   return raw
 }
 
-/** Whether these are one request of HTTP/1.1, and of no other meaning. */
+/** Whether these form one request of HTTP/1.1, with no other meaning. */
 const isPlain = ({ method, path }: StreamRequest, raw: readonly string[]): boolean => {
   const isGood = raw.every((word, index) => (index % 2 === 0 ? isHeaderName(word) : value.test(word)))
   const lengths = raw.filter((_, index) => index % 2 === 1 && raw[index - 1] === 'content-length')
   return isGood && methods.has(method) && target.test(path) && lengths.length <= 1 && lengths.every(isLength)
 }
 
-/** Of a flat list: names that occur again become lists. */
+/** From a flat list: repeated names become lists. */
 const grouped = (status: number, flat: readonly string[]): OutgoingHttpHeaders => {
   const headers: OutgoingHttpHeaders = { ':status': status }
   for (let index = 0; index < flat.length; index += 2) {
@@ -74,9 +74,9 @@ interface Parts {
   headers: IncomingHttpHeaders
   raw: readonly string[]
   request: StreamRequest
-  /** What every response has, unless it says it itself. */
+  /** The headers of every response that does not have its own. */
   added: readonly string[]
-  /** Says whose share of the router the stream takes. */
+  /** Sets the party whose share the stream takes. */
   belongTo: (party: string) => void
 }
 
@@ -160,7 +160,7 @@ class StreamInbound implements Inbound {
     const { sink, bodyLength } = this
     this.receivedBytes += bytes.length
     if (sink === null || bytes.length === 0) return
-    // The target has to be told where a body of unknown length ends.
+    // The end of a body of unknown length must be marked for the target.
     if (bodyLength < 0) sink.onBodyText(`${bytes.length.toString(16)}\r\n`)
     sink.onBody(bytes, 0, bytes.length)
     if (bodyLength < 0) sink.onBodyText('\r\n')
@@ -212,7 +212,7 @@ class StreamInbound implements Inbound {
     try {
       stream.respond(headers, { waitForTrailers: true })
     } catch {
-      // What HTTP/1.1 lets pass: a status or a header that does not exist here.
+      // A status or a header that HTTP/1.1 accepts and HTTP/2 does not have.
       stream.close(NGHTTP2_INTERNAL_ERROR)
     }
   }
@@ -235,7 +235,7 @@ class StreamInbound implements Inbound {
     if (!stream.writableEnded && !stream.destroyed) stream.end()
     this.leaveUnread()
   }
-  /** The client is told to stop sending, once it has the response. */
+  /** Asks the client to stop sending, once it has the response. */
   private leaveUnread(): void {
     const { stream } = this
     if (stream.endAfterHeaders || stream.readableEnded || stream.closed) return
@@ -264,7 +264,10 @@ class StreamInbound implements Inbound {
   }
 }
 
-/** `received`: the headers of the request in their order; `added`: what every response has, unless it says it itself. */
+/**
+ * `received`: the headers of the request in their order; `added`: the headers of every response that does not have its
+ * own.
+ */
 export const forwardAsHttp1 = (
   traffic: Traffic,
   stream: ServerHttp2Stream,

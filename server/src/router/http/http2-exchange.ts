@@ -55,7 +55,7 @@ const sendStreamPage = (
 }
 
 /**
- * Tells a client that is still sending to stop. The response goes out first. A stream does not end until everything
+ * Asks a client that is still sending to stop. The response is sent first. A stream does not end until everything
  * received is read, so we read it.
  */
 const closeUnread = (stream: ServerHttp2Stream): void => {
@@ -76,10 +76,10 @@ class StreamExchange {
   private far: ClientHttp2Stream | undefined
   private trailers: OutgoingHttpHeaders = {}
   private entry: HostEntry | undefined
-  /** Whoever passed these has not passed others. */
+  /** Passing these rules is not passing others. */
   private admittedBy: Rules | undefined
   private place: Place | null = null
-  /** It is answered by us, whatever becomes of the stream to the target. */
+  /** The router answers it, whatever the target sends. */
   private isLate = false
   private readonly whole = new Timer()
   private readonly unread = new Timer()
@@ -313,13 +313,13 @@ class StreamExchange {
   }
 }
 
-/** Over TLS every service is asked as its route says; without, HTTP/2 is for gRPC. */
+/** Over TLS every service gets the protocol of its route; without, HTTP/2 is for gRPC. */
 const isAskedAsHttp1 = ({ table }: Traffic, { host, path }: StreamRequest): boolean => {
   const entry = table.find(host, path)
   return entry === undefined || entry === null || entry === 'elsewhere' || entry.route.protocol === 'HTTP'
 }
 
-/** `received`: the same headers, in their order; `belongTo` says whose share of the router the stream takes. */
+/** `received`: the same headers, in their order; `belongTo` sets the party whose share the stream takes. */
 export const forwardStream = (
   traffic: Traffic,
   stream: ServerHttp2Stream,

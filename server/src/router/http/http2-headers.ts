@@ -1,4 +1,4 @@
-/** What is removed from and added to the headers of a forwarded HTTP/2 stream. */
+/** Removes headers from a forwarded HTTP/2 stream, and adds others. */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { words } from '../../lib/words.ts'
 import { isSaidByUs } from '../exchange/headers.ts'
@@ -66,10 +66,10 @@ export const streamHeadersForClient = (headers: IncomingHttpHeaders): OutgoingHt
   return passed
 }
 
-/** Said beside what the service says itself. */
+/** Added to the service's own values. */
 const repeatable = ['set-cookie', 'vary']
 
-/** The headers of a response, with those of a flat list in place of its own. */
+/** The headers of a response, replaced by those of a flat list. */
 export const dressedStream = (passed: OutgoingHttpHeaders, flat: readonly string[]): OutgoingHttpHeaders => {
   const added: OutgoingHttpHeaders = {}
   for (let index = 0; index < flat.length; index += 2)

@@ -8,7 +8,7 @@ import { callGrpc, echo, openClient, openStream, readStream, serveGrpc } from '.
 import { ask, openInside, readUntil, route, sendRaw, serve, until } from '../../../test/support/router/parts.ts'
 import type { Policy } from '../policy.ts'
 
-// Of `secret`, by `htpasswd -nbB`, `openssl passwd -apr1` and `htpasswd -nbs`.
+// Hashes of `secret`, by `htpasswd -nbB`, `openssl passwd -apr1` and `htpasswd -nbs`.
 const bcrypted = 'ada:$2b$04$/A3/4GvmJiE5suNNvkVKdOC4iSN0mNqIsyCXTxEvHNn.h1b1.g1KO'
 const apr1 = 'bob:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/'
 const sha = 'eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ='
@@ -20,7 +20,7 @@ const login = (name: string, password: string) => ({
 const serveNames = async (t: Parameters<typeof serve>[0], name: string) =>
   serve(t, (req, res) => res.setHeader('x-frame-options', 'NONE').setHeader('vary', 'Accept').end(`${name} ${req.url}`))
 
-// No limit of these tests is as long as the usual ones, so that a usual one cannot be taken for it.
+// No limit of these tests is as long as the default ones, so that they cannot be confused.
 const timeout = 30_000
 
 const withPolicy = async (t: Parameters<typeof serve>[0], policy: Policy, more: { trusted?: string[] } = {}) => {
@@ -84,7 +84,7 @@ test('a body that is too large is refused before and while it is sent; 0 takes e
   assert.match(await sendRaw(small.port, `${chunked}${half}${half}`), /^HTTP\/1.1 413 /)
   const open = await openInside(t, [route([target], { policy: { bodyBytes: 0 } })])
   assert.equal((await ask(open.port, { method: 'POST', body: 'x'.repeat(200_000) })).status, 200)
-  // More than is usual; the program answers before it has come.
+  // More than the default allows; the program answers before it has arrived.
   const large = `POST /head HTTP/1.1\r\nHost: a.localhost\r\nContent-Length: ${200 << 20}\r\n\r\nx`
   const answerOf = async (port: number): Promise<string> => {
     const socket = connect(port, '127.0.0.1')
@@ -393,7 +393,7 @@ test('gRPC: lists, passwords, prefixes, extra headers and silence act as for HTT
     grpc('c.localhost', { grpcReadMs: 300 }),
     grpc('d.localhost', {}, { path: '/pkg.One' }),
     grpc('e.localhost', { requestMs: 300 }),
-    // As an earlier release may still say: HTTP/2 has no such headers.
+    // As an earlier release may still send: HTTP/2 has no such headers.
     grpc('g.localhost', { headers: { 'Proxy-Connection': 'close', 'HTTP2-Settings': 'x', 'X-Extra': '2' } }),
     grpc('h.localhost', { headers: { 'Proxy-Connection': 'close' }, deny: ['127.0.0.1'] }),
     grpc('f.localhost', { cors: { origins: ['https://app.example.com'], methods: 'POST', headers: 'X-A' } }),

@@ -304,7 +304,7 @@ test('an upgrade behind another request loses nothing that its client sends befo
   await readUntil(client, /plain$/)
   const far = await asked
   client.write('early')
-  // What was sent before this request has arrived by now.
+  // Bytes sent before this request have arrived by now.
   assert.equal((await ask(port)).body, 'plain')
   far.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n')
   assert.equal(await readUntil(far, /early$/), 'early')

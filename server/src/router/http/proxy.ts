@@ -43,7 +43,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   private isGone = false
   /** The time for all attempts together is over. */
   private isLate = false
-  /** Whoever passed these has not passed others. */
+  /** Passing these rules is not passing others. */
   private admittedBy: Rules | undefined
   private place: Place | null = null
   private tried: Set<Upstream> | null = null
@@ -109,7 +109,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 
   private limitConnecting({ connectMs }: Rules): void {
-    // The attempts are over sooner than after the usual time.
+    // The attempts end sooner than after the default time.
     if (connectMs !== usual.connectMs) this.connecting = new Timer().set(connectMs, () => this.onTimeOver())
   }
 
@@ -178,7 +178,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 
   onDrain(): void {
-    // Without a body it is the head that has gone, or the body of the exchange before.
+    // Without a body, the drained bytes are the head, or the body of the previous exchange.
     if (!this.bodyTaken || this.isBodySent) return
     if (!this.inbound.isHeadSent) this.connection?.limit(0)
     this.inbound.resumeBody()
@@ -265,7 +265,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     else this.giveUp(upstream, error)
   }
 
-  /** As the service's settings ask for: a body is not kept for another attempt. */
+  /** If the service's settings allow it: a body is not kept for another attempt. */
   private mayRetry(): boolean {
     const retry = this.entry?.rules.retry ?? null
     return retry !== null && this.retried < retry.times && !this.withBody && !this.isGone && !this.isLate
@@ -337,7 +337,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     return upstream
   }
 
-  /** Nothing more is expected of the target. */
+  /** Nothing more is expected from the target. */
   private settle(): void {
     this.release()
     this.place?.leave()
@@ -354,5 +354,5 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 }
 
-/** Forwards a request whose destination may be asked for it. */
+/** Forwards a request after its checks. */
 export const forward = (traffic: Traffic, inbound: Inbound): void => new Exchange(traffic, inbound).attempt()

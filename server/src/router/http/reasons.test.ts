@@ -1,4 +1,4 @@
-/** What the router passes on although it is unusual, and what it says of that which it does not. */
+/** Unusual responses that the router passes on, and its messages about those that it refuses. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'

@@ -12,7 +12,7 @@ const pathOfAbsolute = (url: string, hostHeader: string): string | null => {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-/** What follows a name is a port, or programs may take the whole for another host. */
+/** The rest after a name must be a port, or programs may read the whole as another host. */
 const hasPlainEnd = (host: string): boolean => {
   const at = host.indexOf(':', host.startsWith('[') ? host.indexOf(']') + 1 : 0)
   return at < 0 || /^:\d{0,5}$/.test(host.slice(at))
@@ -29,7 +29,7 @@ const pathOrRefusal = (head: RequestHead): { path: string } | PageName => {
   return path === null ? 'otherHost' : { path }
 }
 
-/** Hosts repeat: what is known of the last ones need not be computed again. */
+/** Hosts repeat: the results for the last ones are cached. */
 const normalized = new Map<string, string>()
 const mostRemembered = 1000
 

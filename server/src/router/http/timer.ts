@@ -1,4 +1,4 @@
-/** One limit of time at a time; most are never reached, so setting and clearing is all that it costs. */
+/** One time limit at a time; most are never reached, so only setting and clearing cost something. */
 export class Timer {
   private timer: NodeJS.Timeout | undefined
 

@@ -1,6 +1,6 @@
 /**
- * What TLS says of a request before anything else does: a CA's question, a request for another host than its connection
- * is for, and one that is to come over HTTPS.
+ * Checks of TLS that come before all others: a CA's challenge, a request for another host than its connection is for,
+ * and one that must come over HTTPS.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
@@ -38,8 +38,8 @@ const isWantedPlain = ({ table, isTrusted }: Traffic, { host, path, headers, soc
 }
 
 /**
- * A CA's question about a name of the platform is for nobody else to answer: whoever answers gets a certificate for it,
- * and has it when the name is another service's. A CA follows us to HTTPS, too.
+ * Only the router may answer a CA's challenge about a name of the platform: the one that answers gets a certificate
+ * for it, and still has it when the name is another service's. A CA follows redirects to HTTPS, too.
  */
 const isOurQuestion = ({ ownDomain }: Secure, { host, path }: Asked): boolean =>
   ownDomain !== '' && path.startsWith(challengeFolder) && host.endsWith(`.${ownDomain}`)
@@ -49,7 +49,7 @@ const answerIn = ({ book }: Secure, { host, path }: Asked): string | undefined =
   return tokenForm.test(token) ? book.answerTo(host, token) : undefined
 }
 
-/** Null: nothing stands in the way. */
+/** Null: the request may continue. */
 export const judgeTls = (traffic: Traffic, asked: Asked): Verdict | null => {
   const { secure } = traffic
   const { host, path } = asked

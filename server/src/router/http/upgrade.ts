@@ -20,7 +20,7 @@ import { judgeTls } from './tls-guard.ts'
 const halfClosedMs = 30_000
 const lingerMs = 2_000
 
-/** It is answered: what it still sends is read, so that it can read the answer, but not for long. */
+/** It is answered: the rest of its bytes is read, so that it can read the answer, but not for long. */
 const linger = (client: Socket): void => {
   const timer = setTimeout(() => client.destroy(), lingerMs)
   client.once('close', () => clearTimeout(timer)).once('end', () => client.destroySoon())
@@ -38,7 +38,7 @@ const refuse = (
   linger(socket)
 }
 
-/** `ended`: called when the client's side is gone. */
+/** `ended`: called when the client's side has closed. */
 const openTunnel = ({ counts: { upgrades } }: Traffic, client: Socket, far: Socket, ended: () => void): void => {
   upgrades.total++
   upgrades.open++
@@ -95,11 +95,11 @@ interface Handshake {
   client: Socket
   head: Buffer
   attempts: number
-  /** Whoever passed these has not passed others. */
+  /** Passing these rules is not passing others. */
   admittedBy: Rules | undefined
 }
 
-/** Of an answer that Node cannot read. */
+/** For an answer that Node cannot read. */
 const faultOf = (error: NodeJS.ErrnoException): string | null => {
   if (error.code === 'HPE_HEADER_OVERFLOW') return 'its headers are too large'
   return error.code?.startsWith('HPE_') ? 'its head cannot be read' : null
@@ -174,7 +174,7 @@ const shake = (handshake: Handshake) => {
   out.end()
 }
 
-/** It waits until its service runs. That its client leaves is noticed only by who reads; nothing is taken meanwhile. */
+/** It waits until its service runs. Only reading notices that its client leaves, so the bytes are kept meanwhile. */
 const hold = (handshake: Handshake, { route }: HostEntry) => {
   const { traffic, req, client } = handshake
   const look = (): void => void client.read(0)
@@ -207,7 +207,7 @@ const enter = async (handshake: Handshake, rules: Rules): Promise<void> => {
   else refuse(req, admission === 'preflight' ? 'malformed' : admission)
 }
 
-/** Serves one upgrade request; `head`: what came behind it. `onEnd` is called when its connection is gone. */
+/** Serves one upgrade request; `head`: the bytes after it. `onEnd` is called when its connection is closed. */
 export const forwardUpgrade = (traffic: Traffic, req: Http1Client, head: Buffer, onEnd: () => void) => {
   const client = req.socket
   client.on('error', () => client.destroy())

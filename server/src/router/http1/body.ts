@@ -1,6 +1,6 @@
 /**
- * Where the body of a message ends. Its bytes are passed on as they came; of chunks only what programs could read
- * differently is checked strictly, and their extensions and trailers are left out.
+ * Finds the end of a message's body. Its bytes are passed on as received; of chunks only the parts that programs could
+ * read differently are checked strictly, and their extensions and trailers are left out.
  */
 import { carriageReturn, hexDigits, isValue, lineFeed, semicolon } from './characters.ts'
 import { malformed } from './head.ts'
@@ -19,7 +19,7 @@ const mostExtensionBytes = 4096
 const mostTrailerBytes = 16_384
 const trailerLine = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*$/
 
-/** What no trailer may say, because programs may believe it; '' is one that cannot be read. */
+/** Trailers that are never passed on, because programs may trust them; '' is one that cannot be read. */
 const framing: ReadonlySet<string> = new Set(['', 'content-length', 'host', 'transfer-encoding'])
 
 const sizes = 0
@@ -67,7 +67,7 @@ export class BodyReader {
     this.isDone = true
   }
 
-  /** Passes on what is the body's; the position behind it, or `malformed`. */
+  /** Passes on the bytes of the body; returns the position after it, or `malformed`. */
   read(bytes: Buffer, from: number, end: number, sink: BodySink): number {
     if (this.length === inChunks) return this.readChunks(bytes, from, end, sink)
     const to = this.length === untilClose ? end : Math.min(end, from + this.left)
@@ -80,7 +80,7 @@ export class BodyReader {
 
   private readChunks(bytes: Buffer, from: number, end: number, sink: BodySink): number {
     let at = from
-    /** What is to be passed on with its frames begins here; -1: nothing. */
+    /** Start of the bytes that are passed on with their framing; -1: none. */
     let run = this.isFramed && this.state !== extension && this.state < trailerStart ? from : -1
     while (at < end && !this.isDone) {
       if (this.state === data) {

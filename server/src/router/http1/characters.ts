@@ -1,17 +1,17 @@
-/** Which bytes may be part of what in a message of HTTP/1.1: one table each, by byte. */
+/** The bytes allowed in each part of an HTTP/1.1 message: one table each, by byte. */
 const tableOf = (pattern: RegExp): Uint8Array =>
   Uint8Array.from({ length: 256 }, (_, code) => Number(pattern.test(String.fromCharCode(code))))
 
-/** Of methods and of names of headers. */
+/** In methods and in names of headers. */
 export const isToken = tableOf(/[!#$%&'*+.^_`|~0-9A-Za-z-]/)
-/** Of values of headers: everything but control characters; a tab is allowed. */
+/** In values of headers: everything except control characters; a tab is allowed. */
 export const isValue = tableOf(/[\t\x20-\x7e\x80-\xff]/)
 /**
- * Of a request's target: everything of ASCII that is visible, but for `#`, behind which programs read differently; and
- * bytes that are not ASCII, which many clients send unencoded (`/café`) and programs take for their encoded form.
+ * In a request's target: all visible ASCII characters except `#`, after which programs read differently; and non-ASCII
+ * bytes, which many clients send unencoded (`/café`) and programs treat as their encoded form.
  */
 export const isTarget = tableOf(/[!"$-~\x80-\xff]/)
-/** The digit that a byte is in base 16; 255 for none. */
+/** The hexadecimal digit of a byte; 255 for none. */
 export const hexDigits = Uint8Array.from({ length: 256 }, (_, code) => {
   const digit = Number.parseInt(String.fromCharCode(code), 16)
   return Number.isNaN(digit) ? 255 : digit

@@ -1,6 +1,6 @@
 /**
- * One connection of a client: its requests, one after the other. Nothing of a request is read before the one in front of
- * it is answered, and of its body only what its target takes.
+ * One connection of a client: its requests, one after the other. A request is not read before the previous one is
+ * answered, and its body only as fast as its target reads.
  */
 import type { Socket } from 'node:net'
 import type { Rules } from '../access/rules.ts'
@@ -33,14 +33,14 @@ const aliveProbeMs = 30_000
 const lingerMs = 2_000
 
 type Stage =
-  /** Nothing of a request has come. */
+  /** No byte of a request has arrived. */
   | 'idle'
   | 'head'
   /** A request is being answered. */
   | 'busy'
-  /** It is answered; the rest of its body, or of the response, is on its way. */
+  /** It is answered; the rest of its body, or of the response, is being transferred. */
   | 'ending'
-  /** Nothing is read or sent any more but the end. */
+  /** Only the end is still read or sent. */
   | 'closing'
 
 export class Http1Client implements Inbound, Limited {
@@ -58,9 +58,9 @@ export class Http1Client implements Inbound, Limited {
   private readonly outlet: Outlet
   private readonly body = new BodyReader()
   private readonly born = performance.now()
-  /** What every response says. */
+  /** The headers of every response. */
   private readonly standing: string
-  /** What every target is told of the client, up to the host; '' if a trusted proxy has said more. */
+  /** The headers about the client for every target, up to the host; '' if a trusted proxy has sent more. */
   private readonly forwarded: string
   private stage: Stage = 'idle'
   private isFresh = true
@@ -124,7 +124,7 @@ export class Http1Client implements Inbound, Limited {
     const { expect, isOld } = this.head
     return expect !== undefined && !isOld
   }
-  /** Nothing is under way: it may be closed. */
+  /** Nothing is in progress: it may be closed. */
   get isIdle(): boolean {
     return this.stage === 'idle'
   }
@@ -142,7 +142,7 @@ export class Http1Client implements Inbound, Limited {
     try {
       this.readAll(bytes)
     } catch (error) {
-      // An error of ours: where the next request would begin is not known any more.
+      // An error of ours: the start of the next request is no longer known.
       this.socket.destroy()
       throw error
     } finally {
@@ -151,14 +151,14 @@ export class Http1Client implements Inbound, Limited {
     this.sink?.onBodyTurn()
   }
 
-  /** As far as what is here may be used by now. */
+  /** Reads as much of the received bytes as may be used now. */
   private readAll(bytes: Buffer) {
     const end = bytes.length
     let at = 0
     while (at < end && this.stage !== 'closing') {
       if (this.stage === 'idle' || this.stage === 'head') {
         if (this.isFresh && isPreface(bytes)) return this.readPreface(bytes)
-        // Some clients send an empty line behind the body of the request before, perhaps in two pieces.
+        // Some clients send an empty line after the body of the previous request, perhaps in two pieces.
         if (bytes[at] === carriageReturn && bytes[at + 1] === lineFeed) {
           at += 2
           continue
@@ -209,7 +209,7 @@ export class Http1Client implements Inbound, Limited {
     this.socket.pause()
   }
 
-  /** Goes on with what is held back, then with what comes. */
+  /** Continues with the bytes held back, then with new ones. */
   private goOn(): void {
     const { held } = this
     if (held !== null) {
@@ -258,7 +258,7 @@ export class Http1Client implements Inbound, Limited {
     if (silenceMs === this.silenceMs) return
     this.silenceMs = silenceMs
     this.lateAt = silenceMs === 0 ? 0 : this.movedAt + silenceMs
-    // Otherwise a client that has vanished would stay as long.
+    // Otherwise the connection of a vanished client would stay as long.
     this.socket.setKeepAlive(true, aliveProbeMs)
   }
 
@@ -323,7 +323,7 @@ export class Http1Client implements Inbound, Limited {
     return this.isChunked
   }
 
-  /** How long the connection may be used: as the service says that it was used for last. */
+  /** How long the connection may be used: by the rules of the service that it was last used for. */
   private limitStay({ keepAliveMs, connectionMs }: Rules): void {
     if (keepAliveMs !== usual.keepAliveMs) this.keepAliveMs = keepAliveMs
     if (this.keepAliveMs === 0 || this.owner.traffic.stopping) this.stays = false
@@ -372,7 +372,7 @@ export class Http1Client implements Inbound, Limited {
   }
 
   sendPlain(status: number, headers: readonly string[], body: string): void {
-    // What is not read of a body would be in the way of the next request.
+    // The unread part of a body would block the next request.
     if (!this.body.isDone || this.owner.traffic.stopping) this.stays = false
     this.sink = null
     this.isChunked = false
@@ -406,7 +406,7 @@ export class Http1Client implements Inbound, Limited {
     this.owner.onLeave()
   }
 
-  /** What was said still reaches the client. */
+  /** Bytes already written still reach the client. */
   close(): void {
     if (this.stage === 'closing') return
     const isQuiet = this.body.isDone && this.held === null
@@ -417,7 +417,7 @@ export class Http1Client implements Inbound, Limited {
     else this.linger()
   }
 
-  /** Closing while bytes arrive would take back what was said: they are read, for a while. */
+  /** Closing while bytes arrive would discard the response: they are read, for a while. */
   private linger(): void {
     this.socket.end()
     this.isPaused = false
@@ -425,7 +425,7 @@ export class Http1Client implements Inbound, Limited {
     this.lateAt = performance.now() + lingerMs
   }
 
-  /** What it sends is not, or is no longer, a request. `why`: as `renderPage` takes it. */
+  /** The bytes are not, or are no longer, a request. `why`: as for `renderPage`. */
   private refuse(name: PageName, why: string): void {
     const { answerer } = this
     this.answerer = null
@@ -435,7 +435,7 @@ export class Http1Client implements Inbound, Limited {
     this.stage = 'closing'
     if (isSilent) this.socket.destroy()
     else {
-      // Of a head that is not whole, what the client accepts is not known.
+      // An incomplete head does not say what the client accepts.
       const { status, headers, body } = renderPage(name, '', undefined, why)
       this.sayHead(status, reasonOf(status), linesWithLength(headers, body.length), false, this.standing)
       this.outlet.say(body)
@@ -453,7 +453,7 @@ export class Http1Client implements Inbound, Limited {
     else this.socket.destroy()
   }
 
-  /** Its socket goes to somebody else, who alone reads from it. */
+  /** Hands its socket to a new owner, which alone reads from it. */
   private leave(): void {
     this.stage = 'closing'
     this.lateAt = 0
@@ -467,14 +467,14 @@ export class Http1Client implements Inbound, Limited {
     this.owner.onGone(this)
   }
 
-  /** The client has ended its side, which nobody does who waits for a response. */
+  /** The client has ended its side, which a client that waits for a response does not do. */
   private gone(): void {
     const { answerer, stage } = this
     this.answerer = null
     this.sink = null
     this.stage = 'closing'
     this.held = null
-    // What was said last may still be on its way.
+    // The last bytes may still be in transit.
     if (stage === 'closing') this.socket.destroySoon()
     else this.socket.destroy()
     answerer?.onClientGone()

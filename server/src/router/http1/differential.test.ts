@@ -1,7 +1,7 @@
 /**
  * Requests that try to be two, or another one, for the program behind a proxy: ten thousand of them, the same for our
- * router and for nginx and HAProxy in front of the same program. What ours passes on is what one of them passes on, in
- * that order, and never more; whatever it refuses ends the connection.
+ * router and for nginx and HAProxy in front of the same program. Our router passes on only requests that one of them
+ * passes on, in that order, and never more; a refused request ends the connection.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -14,7 +14,7 @@ import { isInstalled, type PeerName, startPeer } from '../../../test/support/rou
 const cases = 10_000
 const seed = 20_261_123
 const atOnce = 500
-/** Longer than any machine needs: what still waits for bytes is closed when nothing else happens. */
+/** Longer than any machine needs: nothing else closes a connection that waits for bytes. */
 const silenceMs = 30_000
 const mostMs = 45_000
 
@@ -186,7 +186,7 @@ const chunksOf = (draw: Draw, body: string): string => {
   return `${size}\r\n${body}${draw(dataEnds)}${draw(lasts)}`
 }
 
-/** One connection's bytes: a request that is perhaps not what it seems, and another one behind it. */
+/** One connection's bytes: a request that is perhaps ambiguous, and another one after it. */
 const attackOf = (draw: Draw, id: number): Buffer => {
   const inner = draw(['', 'x', `GET /s${id} HTTP/1.1\r\nHost: a.localhost\r\n\r\n`, 'hello'])
   const header = (name: string, value: string): string =>
@@ -209,7 +209,7 @@ const attackOf = (draw: Draw, id: number): Buffer => {
   return Buffer.from(`${head}${body}GET /e${id} HTTP/1.1\r\nHost: a.localhost\r\nConnection: close\r\n\r\n`, 'latin1')
 }
 
-/** What a program has seen of each case, in order: whole requests only, by Node's own strict parser. */
+/** The requests that a program has received in each case, in order: complete ones only, by Node's own strict parser. */
 const startProgram = async (t: TestContext) => {
   const seen = Array.from({ length: cases }, (): string[] => [])
   const errors: string[] = []
@@ -229,7 +229,7 @@ const startProgram = async (t: TestContext) => {
       res.writeHead(200, { 'x-seen': '1' }).end(req.method === 'HEAD' ? '' : 'ok')
     })
   })
-  // A client that leaves in the middle of its request is no error.
+  // A client that disconnects in the middle of its request is not an error.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const packet = (error as { rawPacket?: Buffer }).rawPacket?.toString('latin1') ?? ''
     // Bytes outside ASCII in a path are passed on as they are; Node's own parser takes none.
@@ -248,13 +248,13 @@ const startProgram = async (t: TestContext) => {
   return { seen, errors, port: (server.address() as AddressInfo).port }
 }
 
-/** So many requests in a row pass before nothing is taken for all that comes. */
+/** So many requests in a row must bring nothing new before all is taken as received. */
 const turns = 5
 
 const createClients = () => {
   const open = new Set<Socket>()
   let events = 0
-  /** All that comes back until the connection ends. */
+  /** All bytes that are returned until the connection ends. */
   const send = async (port: number, bytes: Buffer): Promise<string> => {
     const socket = connect(port, '127.0.0.1')
     let text = ''
@@ -270,7 +270,7 @@ const createClients = () => {
     events++
     return text
   }
-  /** Whoever sits between us and a program does one thing after the other: those behind have passed those in front. */
+  /** A proxy handles a connection's requests in order: later ones have passed the earlier ones. */
   const isQuiet = async (ports: readonly number[]): Promise<boolean> => {
     const before = events
     for (let turn = 0; turn < turns; turn++) await Promise.all(ports.map((port) => ask(port, { path: '/ready' })))
@@ -286,7 +286,9 @@ const createClients = () => {
   return { sendAll }
 }
 
-/** Whether all of some are among the others, in their order: what ours answers by itself, it does not pass on. */
+/**
+ * Whether all of some are among the others, in their order: a request that our router answers itself is not passed on.
+ */
 const isAmong = (some: readonly string[], others: readonly string[]): boolean => {
   let at = 0
   for (const each of others) if (each === some[at]) at++
@@ -323,9 +325,9 @@ test('of ten thousand requests that could be read in two ways none becomes anoth
     const ours = own.seen[id]!
     passed += ours.length
     const theirs = peers.map(({ seen }) => seen[id]!)
-    // One that nobody asked for would have no response.
+    // A response without a request would be unexpected.
     const isAsked = ours.length <= (answer.match(/^x-seen: 1\r$/gim)?.length ?? 0)
-    // Of a path outside ASCII, Node's parser behind us refuses the first request; the one that follows it is still good.
+    // For a path outside ASCII, Node's parser behind our router refuses the first request; the next one is still good.
     const isFollowing =
       /^[^\r\n]*[\x80-\xff]/.test(attacks[id]!.toString('latin1')) &&
       ours.every((line) => line.startsWith(`GET /e${id} `))

@@ -1,4 +1,4 @@
-/** Heads and bodies, in one piece and in as many as there are bytes: what is read is the same. */
+/** Heads and bodies, in one piece and byte by byte: the result is the same. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { BodyReader } from './body.ts'
@@ -8,7 +8,7 @@ import { inChunks, ResponseHead, untilClose } from './response-head.ts'
 
 const most = 4096
 
-/** Where the head ends, read at once; the same must come of it byte by byte. */
+/** Where the head ends, read at once; reading it byte by byte must give the same. */
 const readHead = (head: RequestHead | ResponseHead, text: string): number => {
   const bytes = Buffer.from(text, 'latin1')
   head.reset()
@@ -96,7 +96,7 @@ test('the head of a response may have bare line feeds, and says in one way how i
     assert.equal(readHead(head, text), malformed, JSON.stringify(text))
 })
 
-/** What is passed on of a body that comes in pieces of so many bytes. */
+/** The bytes passed on from a body that arrives in pieces of this size. */
 const readBody = (text: string, size: number, isFramed: boolean) => {
   const reader = new BodyReader()
   reader.begin(inChunks, isFramed)

@@ -1,6 +1,6 @@
 /**
- * The head of a message: read from bytes, line by line, without an object for each header. What is passed on is cut out
- * of the head as it came; only heads with unusual lines are put together anew.
+ * The head of a message: read from bytes, line by line, without an object for each header. The forwarded headers are
+ * cut out of the head as received; only heads with unusual lines are rebuilt.
  */
 
 import type { IncomingHttpHeaders } from 'node:http'
@@ -8,12 +8,12 @@ import { namesIn } from '../exchange/headers.ts'
 import { carriageReturn, colon, isToken, isValue, lineFeed, space, tab } from './characters.ts'
 import { headersOf, linesOf } from './lists.ts'
 
-/** What reading a head answers in place of where it ends. None of them is a length of a body. */
+/** Results of reading a head, instead of the position of its end. None of them is a length of a body. */
 export const more = 0
 export const malformed = -4
 export const tooLarge = -5
 
-/** What a header that is looked at says of itself. */
+/** Results of checking a header. */
 export const kept = 0
 export const dropped = 1
 
@@ -21,7 +21,7 @@ export const dropped = 1
 const mostLines = 1000
 const longestName = 63
 
-/** By length and first letter: whether a name may be one of those that `onField` is asked about. */
+/** By length and first letter: whether a name may be one of those that `onField` checks. */
 export const namesToAsk = (names: Iterable<string>): Uint8Array => {
   const table = new Uint8Array((longestName + 1) * 32)
   for (const name of names) table[(Math.min(name.length, longestName) << 5) | (name.charCodeAt(0) & 31)] = 1
@@ -39,21 +39,21 @@ export const lengthOf = (text: string): number => {
 const badLine = 'a header line has a control character, or does not end in CR LF'
 
 export abstract class Head {
-  /** As received, once all of it is here. */
+  /** As received, once it is complete. */
   text = ''
-  /** Of a malformed one: why, as the end of a sentence. */
+  /** The reason if malformed, as the end of a sentence. */
   fault = ''
-  /** -1: none was said. */
+  /** -1: there was none. */
   contentLength = -1
   /** The values of these headers, joined where there are several. */
   connection: string | undefined
   coding: string | undefined
   protected fieldsFrom = 0
   private fieldsTo = 0
-  /** Where reading goes on, from the first byte of the head; 0: it has not begun. */
+  /** Where reading continues, from the first byte of the head; 0: it has not begun. */
   private at = 0
   private lineCount = 0
-  /** From where to where in `text` nothing is passed on. */
+  /** Ranges of `text` that are not passed on. */
   private readonly cuts: number[] = []
   private cutCount = 0
   private isUnusual = false
@@ -63,7 +63,7 @@ export abstract class Head {
   protected abstract readonly asks: Uint8Array
   /** Whether lines may end in a line feed alone. */
   protected abstract readonly takesLineFeeds: boolean
-  /** The position behind the first line, `more` or `malformed`. */
+  /** The position after the first line, `more` or `malformed`. */
   protected abstract readStart(bytes: Buffer, from: number, end: number): number
   /** `kept`, `dropped` or `malformed`. */
   protected abstract onField(bytes: Buffer, name: number, nameEnd: number, value: number, valueEnd: number): number
@@ -88,8 +88,8 @@ export abstract class Head {
   }
 
   /**
-   * Reads a head that begins at `from`. Answers the position behind it, `more`, `malformed` or `tooLarge`. After `more`
-   * it is to be called with the same bytes and those that follow: what was read is not read again.
+   * Reads a head that begins at `from`. Returns the position after it, `more`, `malformed` or `tooLarge`. After
+   * `more`, call it with the same bytes and those that follow: the part already read is not read again.
    */
   read(bytes: Buffer, from: number, end: number, mostBytes: number): number {
     let at = from + this.at
@@ -191,7 +191,7 @@ export abstract class Head {
     return this.named
   }
 
-  /** The headers that are passed on, as lines. `pass`: the same as a list. */
+  /** The forwarded headers, as lines. `pass`: the same as a list. */
   protected passedLines(pass: () => string[]): string {
     if (this.isUnusual || namesIn(this.connection).size > 0) return linesOf(pass())
     const { text, cuts, cutCount } = this

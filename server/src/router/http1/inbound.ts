@@ -6,7 +6,7 @@ import type { PageName } from '../exchange/pages.ts'
 import type { BodySink } from './body.ts'
 import type { ResponseHead } from './response-head.ts'
 
-/** Where a request's body goes; its bytes are framed as HTTP/1.1 asks for. */
+/** The destination of a request's body; its bytes are framed as in HTTP/1.1. */
 export interface RequestSink extends BodySink {
   /** Latin-1, before and behind the bytes. */
   onBodyText(text: string): void
@@ -15,10 +15,10 @@ export interface RequestSink extends BodySink {
   onBodyEnd(): void
 }
 
-/** Whoever answers a request. */
+/** Answers a request. */
 export interface Answerer {
   onClientGone(): void
-  /** What was written has gone. */
+  /** The written bytes have been sent. */
   onClientDrain(): void
 }
 
@@ -38,30 +38,33 @@ export interface Inbound extends Origin {
   readonly isHeadSent: boolean
   /** The head for the target, as text. */
   headForTarget(path: string): string
-  /** Whose share of the router the request takes. */
+  /** Sets the party whose share the request takes. */
   belongTo(party: string): void
-  /** From now on this one is told what becomes of the client. */
+  /** From now on this answerer gets the client's events. */
   answerBy(answerer: Answerer): void
-  /** How long nothing may move in the middle of this request; 0: as usual; `Infinity`: for ever. */
+  /** The longest silence in the middle of this request; 0: the default; `Infinity`: no limit. */
   allowSilence(ms: number): void
   /** Nothing of the body is given, and little of it read, before this. `onBodyTurn` follows in any case. */
   takeBody(sink: RequestSink): void
   pauseBody(): void
   resumeBody(): void
-  /** Nobody wants the rest of it. */
+  /** The rest of it is not needed. */
   leaveBody(): void
   sendContinue(): void
   sendHints(links: readonly string[]): void
-  /** `passed`: its headers if they are others than the head says. Answers whether chunks are wanted as they come. */
+  /**
+   * `passed`: its headers if they differ from those of the head. Returns whether chunks should be passed in their
+   * framing.
+   */
   respond(head: ResponseHead, passed: string[] | null, rules: Rules): boolean
   pass(bytes: Buffer, from: number, to: number): void
-  /** Sends what was passed. False: `onClientDrain` follows. */
+  /** Sends the bytes passed so far. False: `onClientDrain` follows. */
   flush(): boolean
   /** The response is complete. */
   end(trailers: readonly string[]): void
   /** Ends a response that cannot be completed. */
   breakOff(): void
-  /** `why`: as `renderPage` takes it. */
+  /** `why`: as for `renderPage`. */
   sendPage(name: PageName, added: readonly string[], why?: string): void
   /** A response of our own; headers are flat. */
   sendPlain(status: number, headers: readonly string[], body: string): void

@@ -1,7 +1,7 @@
 /** Headers as flat lists (name, value, name, value), as lines and as records. */
 import type { IncomingHttpHeaders } from 'node:http'
 
-/** Of which the first counts; the values of all others are joined. */
+/** For these the first value counts; the values of all others are joined. */
 const single: ReadonlySet<string> = new Set([
   ...['age', 'authorization', 'content-length', 'content-type', 'etag', 'expires', 'from', 'host', 'if-modified-since'],
   ...['if-unmodified-since', 'last-modified', 'location', 'max-forwards', 'proxy-authorization', 'referer'],

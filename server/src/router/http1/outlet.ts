@@ -1,7 +1,7 @@
-/** What goes out on a socket: the small pieces of one turn leave together, large ones without being copied twice. */
+/** Writes to a socket: small pieces of one turn are sent together, large ones without being copied twice. */
 import type { Socket } from 'node:net'
 
-/** Strings of one byte a character are the fastest way out for what is small. */
+/** For small pieces, strings with one byte per character are the fastest. */
 const smallBytes = 4096
 const mostText = 16_000
 

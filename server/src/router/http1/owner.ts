@@ -1,4 +1,4 @@
-/** What a connection of HTTP/1.1 is for whoever accepted it. */
+/** The owner of a connection of HTTP/1.1: the code that accepted it. */
 import type { Socket } from 'node:net'
 import type { OwnCounts } from '../counts.ts'
 import type { Shares } from '../shares.ts'
@@ -23,7 +23,10 @@ export interface ClientLimits {
   headerBytes: number
   /** For the whole head of a request, from its first byte. */
   headersTimeoutMs: number
-  /** How long a client may neither send nor receive anything in the middle of a request, if its service says no more. */
+  /**
+   * How long a client may neither send nor receive anything in the middle of a request, if its service does not allow
+   * more.
+   */
   silenceMs: number
   /** Between two requests. */
   idleMs: number
@@ -34,9 +37,9 @@ export interface ClientOwner {
   readonly limits: ClientLimits
   /** The head of a request has been read. */
   serve(client: Http1Client): void
-  /** The connection begins as those of HTTP/2 do: it is no longer ours. */
+  /** The connection begins like HTTP/2: it is no longer ours. */
   onPreface(client: Http1Client, socket: Socket, bytes: Buffer): void
-  /** It asks for another protocol: it is no longer ours. `bytes` came behind the request. */
+  /** It asks for another protocol: it is no longer ours. `bytes` are those after the request. */
   onUpgrade(client: Http1Client, socket: Socket, bytes: Buffer): void
   /** A request is over. */
   onLeave(): void

@@ -1,4 +1,4 @@
-/** The head of a response as a client is sent it. */
+/** The head of a response as it is sent to a client. */
 import { STATUS_CODES } from 'node:http'
 import { usual } from '../policy.ts'
 import { linesOf } from './lists.ts'
@@ -15,10 +15,10 @@ const dateLineNow = (): string => {
   return dateLine
 }
 
-/** Those that say how the message is sent, which is for us to say. */
+/** Headers about how the message is sent, which the router sets itself. */
 const framing: ReadonlySet<string> = new Set(['connection', 'content-length', 'keep-alive', 'transfer-encoding'])
 
-/** Lines of headers that others have set, with the length that the body has; -1: none is said. */
+/** Lines of the given headers, with the length of the body; -1: none is sent. */
 export const linesWithLength = (flat: readonly string[], length: number): string => {
   const kept: string[] = []
   for (let index = 0; index < flat.length; index += 2)

@@ -1,4 +1,4 @@
-/** The head of a request, read strictly: what two programs could read differently is malformed. */
+/** The head of a request, read strictly: anything that two programs could read differently is malformed. */
 import { METHODS } from 'node:http'
 import { isSaidByUs, passedToTarget, saidByUs } from '../exchange/headers.ts'
 import { carriageReturn, isTarget, isToken, lineFeed, space } from './characters.ts'
@@ -7,7 +7,7 @@ import { linesOf } from './lists.ts'
 
 const methods: ReadonlyMap<string, string> = new Map(METHODS.map((method) => [method, method]))
 const longestMethod = Math.max(...METHODS.map(({ length }) => length))
-/** Whose programs expect a length even without a body. */
+/** Methods whose programs expect a length even without a body. */
 const withBodies: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH'])
 
 const version = Buffer.from('HTTP/1.')
@@ -25,7 +25,7 @@ const asked = namesToAsk([
 export class RequestHead extends Head {
   method = ''
   target = ''
-  /** Of HTTP/1.0. */
+  /** HTTP/1.0. */
   isOld = false
   host: string | undefined
   upgrade: string | undefined
@@ -42,7 +42,7 @@ export class RequestHead extends Head {
     this.hosts = 0
   }
 
-  /** Whether exactly one was said. */
+  /** Whether there is exactly one. */
   get hasHost(): boolean {
     return this.hosts === 1
   }
@@ -72,7 +72,7 @@ export class RequestHead extends Head {
     const method = at
     while (at < end && isToken[bytes[at]!] === 1) at++
     if (at === end) return at - method > longestMethod ? this.refuse(badMethod) : more
-    // Perhaps an empty line in front of a request.
+    // Perhaps an empty line before a request.
     if (bytes[at] === carriageReturn && at === method && at + 1 === end) return more
     const known = bytes[at] === space ? methods.get(bytes.toString('latin1', method, at)) : undefined
     if (known === undefined) return this.refuse(badMethod)
@@ -121,14 +121,14 @@ export class RequestHead extends Head {
     }
   }
 
-  /** Its headers for a target as lines, but for what we say of the client. */
+  /** Its headers for a target as lines, without those about the client. */
   linesForTarget(): string {
     const lines = this.passedLines(() => passedToTarget(this.flat, this.connection))
     return this.contentLength < 0 ? lines + framingOf(this.method, this.bodyLength) : lines
   }
 }
 
-/** How a target is told where the body ends, if the client did not say its length. */
+/** How the end of the body is marked for a target, if the client did not send its length. */
 export const framingOf = (method: string, bodyLength: number): string => {
   if (bodyLength !== 0) return linesOf(['transfer-encoding', 'chunked'])
   return withBodies.has(method) ? linesOf(['content-length', '0']) : ''

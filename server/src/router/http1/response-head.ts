@@ -1,7 +1,7 @@
 /**
  * The head of a response. Its lines may end in a line feed alone: every CGI script of busybox writes them so, and
- * browsers, curl and nginx accept it. Only for responses: a request must have one reading only, whereas what a target
- * answers is that target's own.
+ * browsers, curl and nginx accept it. Only for responses: a request must have one reading only, whereas a target's
+ * answer is its own responsibility.
  */
 import { headersForClient, hopByHop } from '../exchange/headers.ts'
 import { carriageReturn, isValue, lineFeed, space } from './characters.ts'
@@ -17,7 +17,7 @@ const digitAt = (bytes: Buffer, at: number): number => {
   return digit >= 0 && digit <= 9 ? digit : Number.NaN
 }
 
-/** How its body ends where neither a length nor chunks say it. */
+/** How its body ends if neither a length nor chunks define it. */
 export const untilClose = -2
 export const inChunks = -1
 

@@ -1,6 +1,6 @@
 /**
- * Time limits of connections that are long and nearly never reached: one look at all of them now and then costs less
- * than a timer for each step of each request.
+ * Time limits of connections that are long and nearly never reached: checking all of them periodically costs less than
+ * a timer for each step of each request.
  */
 
 export interface Limited {

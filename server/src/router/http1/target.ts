@@ -1,6 +1,6 @@
 /**
- * Connections to one target. One is used again only if the exchange before ended as both sides said it would: the
- * request was sent whole, the response was read whole, nothing came behind it.
+ * Connections to one target. One is reused only if the previous exchange ended as both sides announced: the request
+ * was sent completely, the response was read completely, no bytes followed it.
  */
 import { connect, type Socket } from 'node:net'
 import { ClosedError, LateError, MalformedError, TooLarge } from '../exchange/failures.ts'
@@ -12,14 +12,14 @@ import { Outlet } from './outlet.ts'
 import { ResponseHead } from './response-head.ts'
 import { createSweep, type Limited } from './sweep.ts'
 
-/** Whose exchange a connection carries. */
+/** The exchange that a connection carries. */
 export interface TargetUser {
   readonly method: string
   /** It is connected; the request may be sent. */
   onReady(connection: TargetConnection): void
   /** `status` is below 200. */
   onHint(head: ResponseHead): void
-  /** Whether chunks are wanted as they are, with their sizes. */
+  /** Returns whether chunks should be passed in their framing. */
   onHead(head: ResponseHead): boolean
   /** Bytes of the response's body, valid during the call only. */
   onData(bytes: Buffer, from: number, to: number): void
@@ -27,14 +27,14 @@ export interface TargetUser {
   onTurn(): void
   onEnd(trailers: string[]): void
   onFailure(error: Error): void
-  /** What was written has gone. */
+  /** The written bytes have been sent. */
   onDrain(): void
 }
 
 export interface TargetPool {
   /** Calls `onReady` of its user, at once if a connection is free. */
   ask(user: TargetUser): TargetConnection
-  /** Connections that carry nothing are closed, the others when they are free. */
+  /** Closes idle connections, and the others when they become idle. */
   close(): void
 }
 
@@ -53,18 +53,18 @@ const aliveProbeMs = 60_000
 /** Shorter limits have a timer of their own. */
 const sweepMs = 250
 const shortMs = 5_000
-/** So much sooner than a program says that it closes: it may be about to. */
+/** A connection is not used so shortly before the announced end: its program may be closing it. */
 const hintMarginMs = 1_000
 const mostHints = 100
 
-/** All connections read into it: what is read is used up, or copied, before anything else is read. */
+/** All connections read into it: bytes are used, or copied, before the next read. */
 const readBuffer = Buffer.allocUnsafeSlow(65_536)
 
-// Programs say the same each time.
+// Programs send the same each time.
 let lastHint: string | undefined
 let lastHintMs: number | null = null
 
-/** How long a program says that it waits; null: it does not say. */
+/** How long a program announces that it keeps the connection; null: it does not. */
 const hintMsOf = (keepAlive: string | undefined): number | null => {
   if (keepAlive === lastHint) return lastHintMs
   const hint = keepAlive === undefined ? null : /timeout=\s*(\d+)/i.exec(keepAlive)
@@ -155,12 +155,12 @@ export class TargetConnection implements Limited, BodySink {
     return this.socket.destroyed || this.outlet.flush()
   }
 
-  /** All of the request was said. */
+  /** All of the request was written. */
   finishRequest(): void {
     this.isSent = true
   }
 
-  /** For whatever comes next; 0: as long as it likes. Each read begins it anew. */
+  /** For the next bytes; 0: no limit. Each read begins it anew. */
   limit(ms: number): void {
     if (this.timer !== undefined) {
       clearTimeout(this.timer)
@@ -195,7 +195,7 @@ export class TargetConnection implements Limited, BodySink {
     this.socket.resume()
   }
 
-  /** Gives it up, whatever it carries; its user is told why. */
+  /** Aborts it, whatever it carries; its user gets the error. */
   abort(error: Error): void {
     this.fail(error, true)
   }
@@ -214,7 +214,7 @@ export class TargetConnection implements Limited, BodySink {
     if (at >= 0 && this.isInBody) this.readBody(bytes, at, end)
   }
 
-  /** The position behind it; negative: there is nothing to go on with. */
+  /** The position after it; negative: nothing is left to continue with. */
   private readHead(bytes: Buffer, end: number): number {
     const { head, user } = this
     for (let from = 0; ; ) {
@@ -259,7 +259,7 @@ export class TargetConnection implements Limited, BodySink {
     this.user?.onData(bytes, from, to)
   }
 
-  /** `isClean`: nothing came behind it. */
+  /** `isClean`: no bytes followed it. */
   private finish(isClean: boolean): void {
     const { user, body } = this
     const trailers = body.trailers
@@ -273,7 +273,7 @@ export class TargetConnection implements Limited, BodySink {
     user!.onEnd(trailers)
   }
 
-  /** How long it may wait for the next request is said. */
+  /** It announces how long it may wait for the next request. */
   private stays(): boolean {
     const { head, owner } = this
     if (!head.staysOpen) return false
@@ -299,7 +299,7 @@ export class TargetConnection implements Limited, BodySink {
     return -1
   }
 
-  /** Nothing is wrong with it, but it is not needed. */
+  /** It is sound, but not needed. */
   destroy(): void {
     this.close(true)
   }
@@ -317,14 +317,14 @@ export class TargetConnection implements Limited, BodySink {
 interface PoolOptions {
   target: Target
   idleMs: number
-  /** Where programs say how long they wait, that counts, up to this. */
+  /** The idle time that programs announce counts, up to this. */
   longestIdleMs: number
   /** A connection that was established has ended, and not because of us. */
   onLost(): void
 }
 
 export const createTargetPool = ({ target, idleMs, longestIdleMs, onLost }: PoolOptions): TargetPool => {
-  /** The one used last is taken first: those too many end by themselves. */
+  /** The most recently used one is taken first: superfluous ones expire. */
   const free: TargetConnection[] = []
   let isClosed = false
   const owner: Owner = {

@@ -12,8 +12,8 @@ interface JoinOptions {
 }
 
 /**
- * Joins two connections. The end of what one side sends is passed on, the other direction continues until it ends too;
- * if a side closes altogether the other follows as soon as it has everything. An error ends both at once.
+ * Joins two connections. The end of one side's data is passed on, the other direction continues until it ends too; if
+ * a side closes altogether the other follows as soon as it has everything. An error ends both at once.
  */
 export const join = (one: Socket, other: Socket, { halfClosedMs, breakOff, onEnd }: JoinOptions): void => {
   const endBoth = (): void => {

@@ -85,7 +85,7 @@ export const openTcpPort = async (
   port: number,
 ): Promise<OpenPort> => {
   const { connections } = traffic.counts
-  // What a client sends waits in the kernel until there is a target.
+  // Data from a client waits in the kernel until there is a target.
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     client.on('error', () => client.destroy())
     const entry = findServingPort(traffic, 'TCP', port)

@@ -1,5 +1,5 @@
 /**
- * UDP routes: what one client address sends goes to one target, whose responses go back to it. Such a flow ends after
+ * UDP routes: datagrams of one client address go to one target, whose responses go back to it. Such a flow ends after
  * some silence, and moves to another target when its own is no longer routed to.
  */
 import { createSocket, type Socket } from 'node:dgram'
@@ -32,7 +32,7 @@ interface Flow {
   socket: Socket
   /** Until the socket is connected. */
   waiting: Buffer[] | null
-  /** Monotonic: when its target was last heard or probed. */
+  /** Monotonic: when its target last answered or was last probed. */
   heardAt: number
   timer: NodeJS.Timeout
 }
@@ -79,7 +79,7 @@ export const openUdpPort = async (
     })
     socket.once('connect', () => sendWaiting(flow))
     socket.on('error', () => {
-      // Nobody listens there: the client's next datagram may find another target.
+      // Nothing listens there: the client's next datagram may find another target.
       markSuspect(upstream)
       forget(key, flow)
       clearTimeout(flow.timer)

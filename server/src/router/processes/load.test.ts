@@ -9,7 +9,7 @@ import { changesBetween } from './workers.ts'
 const numbers = { least: 1, most: 2 }
 const said = (...busy: number[]) => busy.map((each) => ({ busy: each, clients: 10 }))
 
-/** What is judged at the last of so many looks alike. */
+/** The decision at the last of so many equal checks. */
 const after = (looks: number, busy: number[], among = numbers) => {
   let trend = noTrend
   let change = 0

@@ -1,25 +1,25 @@
-/** When there are to be more or fewer processes, and whose clients are to come again. Pure. */
+/** Decides when to add or end processes, and which connections are asked to reconnect. Pure. */
 import type { ProcessNumbers, Pulse } from './messages.ts'
 
-/** What one process said last. */
+/** The last report of one process. */
 type Said = Pick<Pulse, 'busy' | 'clients'>
 
 export interface Trend {
-  /** Looks in a row at which all were busy, or fewer would do. */
+  /** Checks in a row at which all were busy, or fewer would be enough. */
   busy: number
   quiet: number
 }
 
 export const noTrend: Trend = { busy: 0, quiet: 0 }
 
-/** Of one core, in the mean of all processes. */
+/** Share of one core, averaged over all processes. */
 const busyShare = 0.6
-/** Of those that would be left. */
+/** Share of one core for the remaining processes. */
 const quietShare = 0.3
 const busyLooks = 2
 const quietLooks = 300
 
-/** At each look, of which there is one a second. `change`: how many processes more. */
+/** Called at each check, once a second. `change`: how many processes to add. */
 export const judgeLoad = (
   trend: Trend,
   said: readonly Said[],
@@ -34,10 +34,10 @@ export const judgeLoad = (
   return { trend: { busy, quiet }, change: 0 }
 }
 
-/** Part of what is too much at a time: those who come again may come to the same process. */
+/** Share of the excess that is shed at a time: reconnecting clients may reach the same process again. */
 const shedShare = 0.25
 
-/** How many connections each process gives up so that one that is less busy gets them. */
+/** How many connections each process sheds so that a less busy one gets them. */
 export const judgeSheds = (said: readonly Said[]): number[] => {
   const mean = said.reduce((sum, { clients }) => sum + clients, 0) / said.length
   const least = Math.min(...said.map(({ busy }) => busy))

@@ -6,7 +6,7 @@ import { ask, readUntil, route, serve } from '../../../test/support/router/parts
 import type { Target } from '../router.ts'
 import { startMember } from './member.ts'
 
-/** One that alone accepts at a port. */
+/** The only process that accepts at a port. */
 const open = async (t: TestContext, targets: Target[]) => {
   const listening = createServer().listen(0, '127.0.0.1')
   await once(listening, 'listening')

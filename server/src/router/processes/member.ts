@@ -1,4 +1,4 @@
-/** One further process, as the first one sees it: what it is told, in order, and what it answers. */
+/** One further process, as the first one sees it: its orders, in sequence, and its answers. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { Server } from 'node:net'
@@ -7,19 +7,19 @@ import type { Notice, Numbered, Order, Pulse } from './messages.ts'
 
 export interface Member {
   readonly pid: number
-  /** The last that it said of itself. */
+  /** Its last report. */
   pulse: Pulse | null
-  /** It has been told all, and accepts connections. */
+  /** It has received all data, and accepts connections. */
   accepts: boolean
   /** It accepts no more, and ends by itself. */
   isLeaving: boolean
-  /** It listens to orders; false: it ended before. */
+  /** It is ready for orders; false: it ended before. */
   readonly ready: Promise<boolean>
   readonly ended: Promise<void>
   readonly hasEnded: boolean
   /**
-   * Resolves with what it answers, or with null if it has ended. One that does not answer within `withinMs` is ended,
-   * so that none goes on by what is no longer so.
+   * Resolves with its answer, or with null if it has ended. A process that does not answer within `withinMs` is ended,
+   * so that none continues with outdated data.
    */
   ask(order: Order, withinMs?: number, listening?: Server): Promise<unknown>
   kill(): void
@@ -59,7 +59,7 @@ export const startMember = (onWanted: (serviceId: string) => void): Member => {
     },
     kill: () => void child.kill('SIGKILL'),
   }
-  // Its end is what counts.
+  // Only its end counts.
   child.on('error', () => {})
   child.on('message', (notice: Notice) => {
     if (notice.kind === 'ready') ready.resolve(true)

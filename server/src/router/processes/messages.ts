@@ -1,15 +1,15 @@
-/** What the router's first process and the others say to each other. Neither believes less of the other than of itself. */
+/** Messages between the router's first process and the others. Neither checks them: they trust each other. */
 import type { AnyRoute, Target } from '../router.ts'
 import type { State } from '../serving.ts'
 import type { TlsEntry } from '../tls/book.ts'
 
-/** How many processes share the ports: as many as `least` at once, more as their load asks for. */
+/** How many processes share the ports: `least` from the start, more as their load requires. */
 export interface ProcessNumbers {
   least: number
   most: number
 }
 
-/** All that a process has to know before it accepts a connection. */
+/** All data that a process needs before it accepts a connection. */
 export interface Beginning {
   routes: readonly AnyRoute[]
   trustedProxies: readonly string[]
@@ -19,7 +19,7 @@ export interface Beginning {
     port: number
     hstsSeconds: number
     ownDomain: string
-    /** Base64: whoever continues a session may come to any process. */
+    /** Base64: a client that resumes a session may reach any process. */
     ticketKeys: string
     entries: readonly (readonly [string, TlsEntry])[]
   } | null
@@ -29,16 +29,16 @@ export type Order =
   | { kind: 'begin'; beginning: Beginning }
   /** With a listening socket, which is shared from now on. */
   | { kind: 'accept'; over: 'http' | 'https' }
-  /** All routes of these services, which take the place of those before. */
+  /** All routes of these services, which replace the former ones. */
   | { kind: 'routes'; services: readonly (readonly [string, readonly AnyRoute[]])[] }
   | { kind: 'tls'; host: string; entry: TlsEntry | null }
   /** Limits for all processes together are divided by so many. */
   | { kind: 'share'; processes: number }
-  /** Answered with how many requests are left. */
+  /** Answered with the number of remaining requests. */
   | { kind: 'drain'; targets: readonly Target[]; timeoutMs: number }
   | { kind: 'idle' }
   | { kind: 'state' }
-  /** Says again what is wanted. */
+  /** Asks for a new report of the services that requests wait for. */
   | { kind: 'wanted' }
   /** So many clients are asked to connect again. */
   | { kind: 'shed'; connections: number }
@@ -54,7 +54,7 @@ export interface Pulse extends State {
 }
 
 export type Notice =
-  /** It listens to orders. */
+  /** It is ready for orders. */
   | { kind: 'ready' }
   | { kind: 'answer'; id: number; value?: unknown }
   | { kind: 'pulse'; pulse: Pulse }

@@ -1,4 +1,4 @@
-/** Several processes that share the ports of one router: what holds for one holds for each of them. */
+/** Several processes that share the ports of one router: the promises of one hold for each of them. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
@@ -20,7 +20,7 @@ import type { ProcessRouter } from '../control/client.ts'
 
 const three = { least: 3, most: 3 }
 
-/** What is done meanwhile is done by this one: no other one accepts a connection. */
+/** Connections made meanwhile are accepted by this process only. */
 const through = async <Result>(all: readonly number[], pid: number, work: () => Promise<Result>): Promise<Result> => {
   const others = all.filter((other) => other !== pid)
   for (const other of others) process.kill(other, 'SIGSTOP')
@@ -40,7 +40,7 @@ const open = async (t: TestContext, more: { tlsPort?: number; port?: number } = 
   return { ...started, pids }
 }
 
-/** Answers slowly until it is told to. */
+/** Answers slowly until the test releases it. */
 const serveSlowly = async (t: TestContext) => {
   const waiting: (() => void)[] = []
   const program = await serve(t, (req, res) => {
@@ -50,7 +50,7 @@ const serveSlowly = async (t: TestContext) => {
   return { ...program, waiting }
 }
 
-/** A request whose answer is waited for later. */
+/** A request whose answer is awaited later. */
 const begin = async (port: number, path: string) => {
   const out = request({ host: '127.0.0.1', port, path, agent: false, headers: { host: 'a.localhost' } }).end()
   const answered = once(out, 'response').then(([answer]) => readAnswer(answer))

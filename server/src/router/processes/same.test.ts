@@ -1,4 +1,4 @@
-/** What the tests of a router say of one process holds for two. */
+/** The tests of a router with one process, run with two. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

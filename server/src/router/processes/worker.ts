@@ -1,6 +1,6 @@
 /**
- * One of several processes of a router, which share its ports: it forwards what it accepts. The first process tells it
- * all that it knows, and starts another one if it dies. It ends with the first process.
+ * One of several processes of a router, which share its ports: it forwards the connections that it accepts. The first
+ * process sends it all its data, and replaces it if it dies. It ends with the first process.
  */
 import type { Server } from 'node:net'
 import { createServing, limitLines, type Serving } from '../serving.ts'
@@ -65,7 +65,7 @@ const close = ({ front, tls, holds, state }: Running, graceMs: number): void => 
   front.finish(graceMs).then(() => {
     tls.end()
     tell({ kind: 'pulse', pulse: { ...state(), busy: 0 } })
-    // What was said last goes out first.
+    // The last messages are sent first.
     setImmediate(() => process.exit(0))
   })
 }
@@ -84,7 +84,7 @@ const start = (beginning: Beginning): void => {
   setTimeout(pulse, pulseMs)
 }
 
-/** Of a process that has begun. */
+/** For a process that has begun. */
 const obey = async (own: Running, order: Order, listening: Server | undefined): Promise<unknown> => {
   switch (order.kind) {
     case 'accept':
@@ -127,7 +127,7 @@ const answer = ({ id }: Numbered, value?: unknown): void => {
 const receive = async (message: Numbered, listening: Server | undefined): Promise<void> => {
   const { order } = message
   if (order.kind === 'begin') start(order.beginning)
-  // It waits long, and what comes behind it does not.
+  // It waits long, and later orders must not wait for it.
   else if (order.kind === 'drain') return void drain(running!, order).then((left) => answer(message, left))
   else return answer(message, await obey(running!, order, listening))
   answer(message)
@@ -138,6 +138,6 @@ let turn: Promise<void> = Promise.resolve()
 process.on('message', (message: Numbered, handle) => {
   turn = turn.then(() => receive(message, handle as Server | undefined))
 })
-// Nobody would tell it what changes.
+// It would get no more changes.
 process.on('disconnect', () => process.exit(1))
 tell({ kind: 'ready' })

@@ -1,6 +1,6 @@
 /**
- * The further processes of a router. Promises: what is confirmed is so in all of them, or they have ended; none accepts
- * before it knows all; one that dies is replaced; what is asked of the router is asked of all of them.
+ * The further processes of a router. Promises: a confirmed change is active in all of them, or they have ended; none
+ * accepts connections before it has all data; one that dies is replaced; calls to the router reach all of them.
  */
 import type { Server } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -17,23 +17,23 @@ interface WorkersOptions {
   numbers: ProcessNumbers
   serving: Serving
   listening: { http: Server; https: Server | null }
-  /** What is so now. */
+  /** The present data. */
   beginning(): Omit<Beginning, 'routes'>
   report(message: string): void
 }
 
 export interface Workers {
-  /** Starts as many as there are at least, and looks at the load from now on. Resolves when they accept. */
+  /** Starts the minimum number, and checks the load from now on. Resolves when they accept. */
   start(): Promise<void>
-  /** A change that is on disk; resolves when no process goes by what was before. */
+  /** A change that is on disk; resolves when no process uses the former routes. */
   setRoutes(routes: readonly AnyRoute[]): Promise<void>
   setTls(host: string, entry: TlsEntry | null): Promise<void>
   /** How many requests to these are in progress in all processes, after waiting until there are none, or for the signal. */
   drain(targets: readonly Target[], timeoutMs: number, signal: AbortSignal): Promise<number>
-  /** Of each further process; services that it was not asked for are left out. */
+  /** For each further process; services that it had no requests for are left out. */
   idle(): Promise<readonly Record<string, number>[]>
   counts(): Promise<Counts>
-  /** As `Holds.listen`, of those that wait in any process. */
+  /** As `Holds.listen`, for requests that wait in any process. */
   listen(tell: (serviceId: string) => void): () => void
   /** Resolves when none accepts connections. `ended`: when all have ended, each after `graceMs` at the latest. */
   close(graceMs: number): Promise<{ ended: Promise<unknown> }>
@@ -41,7 +41,7 @@ export interface Workers {
 
 const lookMs = 1000
 const startMs = 20_000
-/** One that ends so soon would not last longer the next time. */
+/** A process that ends so soon would not last longer the next time. */
 const soonMs = 5000
 const marginMs = 2000
 
@@ -52,7 +52,7 @@ const servicesOf = (routes: readonly AnyRoute[], ids: ReadonlySet<string>) => {
   return lists
 }
 
-/** The services whose routes are others than before, those that were set last at the end. */
+/** The services whose routes have changed, the most recently set ones last. */
 export const changesBetween = (before: readonly AnyRoute[], after: readonly AnyRoute[]) => {
   const [had, has] = [new Set(before), new Set(after)]
   const ids = new Set<string>()
@@ -64,7 +64,7 @@ export const changesBetween = (before: readonly AnyRoute[], after: readonly AnyR
   return [...servicesOf(after, ids)]
 }
 
-/** Starts them, and another one for each that dies; more and fewer as the load asks for. */
+/** Starts them, and replaces each that dies; adds and ends some as the load requires. */
 const createMembers = (
   { numbers, serving, listening, beginning, report }: WorkersOptions,
   on: { wanted(serviceId: string): void; ended(member: Member): void; changed(): void },
@@ -89,7 +89,7 @@ const createMembers = (
     startLater(lifeMs < soonMs ? lookMs : 0)
   }
 
-  /** Told all that there is to know, in the tick in which it begins to hear of each change. */
+  /** Sends it all data, in the tick in which it is added to the receivers of changes. */
   const introduce = (member: Member): Promise<unknown> => {
     members.add(member)
     const { http, https } = listening
@@ -125,7 +125,7 @@ const createMembers = (
     looking = setTimeout(look, lookMs)
     const others = accepting()
     const own = { ...serving.state(), busy: serving.busy() }
-    // Processes that have just begun have not said anything of themselves.
+    // Processes that have just begun have not reported yet.
     if (others.length !== wanted - 1 || others.some(({ pulse }) => pulse === null)) return
     const said = [own, ...others.map(({ pulse }) => pulse!)]
     const judged = judgeLoad(trend, said, numbers)
@@ -145,7 +145,7 @@ const createMembers = (
   return {
     all: (): Member[] => [...members],
     accepting,
-    /** Of those that begin from now on. */
+    /** For processes that begin from now on. */
     setRoutes(next: readonly AnyRoute[]) {
       const services = changesBetween(routes, next)
       routes = next
@@ -173,7 +173,7 @@ export const createWorkers = (options: WorkersOptions): Workers => {
     },
     ended({ pulse }) {
       if (pulse !== null) past = past === null ? pastOf(pulse.counts) : sumOf(past, pastOf(pulse.counts))
-      // Whatever it was asked for, it was perhaps asked for just now.
+      // Its last requests are unknown: they may have just ended.
       upstreams.useAll()
     },
     changed() {
@@ -208,7 +208,7 @@ export const createWorkers = (options: WorkersOptions): Workers => {
       for (;;) {
         const left = await drainOnce(targets, Math.max(0, until - performance.now()), signal)
         if (members.all().length === 0 || signal.aborted || left > 0) return left
-        // One may have begun where there was none, while another process was waited for.
+        // One may have begun in the meantime, while another process was waited for.
         if ((await drainOnce(targets, 0, ended)) === 0) return 0
       }
     },

@@ -26,7 +26,7 @@ const split = (target: string): [path: string, query: string] => {
 export const isPrefix = (path: unknown): path is string =>
   typeof path === 'string' && /^(\/[A-Za-z0-9._~@:+,=-]+)+$/.test(path) && plainPath(path) === path
 
-/** Of the prefixes above a path the longest; undefined if there is none, null if the path is ambiguous. */
+/** The longest of the prefixes above a path; undefined if there is none, null if the path is ambiguous. */
 export const findPrefix = <Kind extends { route: { path?: string } }>(
   candidates: readonly Kind[],
   target: string,
@@ -42,7 +42,7 @@ export const findPrefix = <Kind extends { route: { path?: string } }>(
   return best
 }
 
-/** The path for the program: with its prefix replaced if that was asked for. */
+/** The path for the program: with its prefix replaced if the route has a rewrite. */
 export const rewritten = (target: string, { path = '', rewrite }: { path?: string; rewrite?: string }): string => {
   if (rewrite === undefined) return target
   const [before, query] = split(target)

@@ -186,7 +186,7 @@ test('200 MB each way pass without being held, however slow the reader', async (
 
   const down = request({ host: '127.0.0.1', port, headers: { host: 'a.localhost' } }).end()
   const [answer] = (await once(down, 'response')) as [IncomingMessage]
-  // Nobody reads: what the router would hold, it would hold now.
+  // The clients do not read: any buffering in the router would grow now.
   for (let count = 0; count < 20; count++) await measure()
   let received = 0
   for await (const chunk of answer as AsyncIterable<Buffer>) received += chunk.length

@@ -6,7 +6,7 @@ import { withoutStar } from './wildcard.ts'
 
 interface Table {
   routes: readonly AnyRoute[]
-  /** More than one only of hosts with path prefixes. */
+  /** More than one only for hosts with path prefixes. */
   byHost: ReadonlyMap<string, readonly Route[]>
   byPort: Record<StreamRoute['protocol'], ReadonlyMap<number, StreamRoute>>
 }
@@ -86,7 +86,7 @@ const byPort = (routes: readonly AnyRoute[], protocol: StreamRoute['protocol']):
       .map((route) => [route.port, route]),
   )
 
-/** A host is one service's: of another one's routes there, however narrow their prefixes are, none counts. */
+/** A host belongs to one service: routes of another service there do not count, however narrow their prefixes are. */
 const byHost = (routes: readonly AnyRoute[]): Map<string, Route[]> => {
   const hosts = new Map<string, Route[]>()
   for (const route of routes) {
@@ -100,8 +100,7 @@ const byHost = (routes: readonly AnyRoute[]): Map<string, Route[]> => {
 }
 
 /**
- * Of two routes with the same host or port the later one is used: one that moves between services is never without a
- * route.
+ * Of two routes with the same host or port the later one is used: one that moves between services always has a route.
  */
 export const buildTable = (routes: readonly AnyRoute[]): Table => ({
   routes,

@@ -1,7 +1,7 @@
 /**
- * Certificates of host names, and the answers to challenges of certificate authorities: one file each, so that they are
- * served after a restart without the control plane. Promises that a change is on disk before it is confirmed, that what
- * cannot be served is never taken, and that only a bounded number of contexts is in memory.
+ * Certificates of host names, and the answers to challenges of certificate authorities: one file each, so that they
+ * are served after a restart without the control plane. Promises that a change is on disk before it is confirmed, that
+ * invalid certificates are never accepted, and that only a bounded number of contexts is in memory.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
@@ -14,7 +14,7 @@ import { refuseCertificate } from './check-certificate.ts'
 import { contextOf } from './context.ts'
 import { tlsDigest } from './digest.ts'
 
-/** What is known of a host without reading its file. */
+/** The data about a host that needs no read of its file. */
 export interface TlsEntry {
   digest: string
   hasCertificate: boolean
@@ -25,20 +25,22 @@ export interface TlsEntry {
 export interface TlsBook {
   /** Whether HTTPS is served for this normalized host, by its own certificate or that of a wildcard. */
   has(host: string): boolean
-  /** What the CA is answered over HTTP; undefined if nothing of this token is known. */
+  /** The answer to a CA over HTTP; undefined if the token is unknown. */
   answerTo(host: string, token: string): string | undefined
-  /** The certificate that a CA's TLS-ALPN-01 connection is shown. */
+  /** The certificate for a CA's TLS-ALPN-01 connection. */
   challengeOf(host: string): { certificate: string; key: string } | undefined
   /** Whether any host has one of those. */
   hasChallenges(): boolean
   /** Undefined if there is none. */
   contextFor(host: string): Promise<SecureContext | undefined>
   entries(): readonly (readonly [string, TlsEntry])[]
-  /** Another process has put this host's file in place; null: there is none any more. */
+  /** Another process has written this host's file; null: it was removed. */
   take(host: string, entry: TlsEntry | null): void
-  /** What each host was given, and whether it has a certificate. */
+  /** The present value of each host, and whether it has a certificate. */
   known(): Record<string, KnownTls>
-  /** Of a host or a wildcard (`*.a.example`). {} removes it. Throws `InvalidRoute` for what cannot be served. */
+  /**
+   * For a host or a wildcard (`*.a.example`). {} removes it. Throws `InvalidRoute` for a value that cannot be served.
+   */
   set(host: string, value: unknown): Promise<void>
 }
 
@@ -58,7 +60,7 @@ const isChallenge = (value: unknown): boolean => {
   return isText(token, 512) && /^[\w-]+$/.test(token) && isText(answer, 1024) && /^[\w.-]+$/.test(answer)
 }
 
-/** Of what comes from outside or from disk; throws `InvalidRoute`. */
+/** Checks a value from outside or from disk; throws `InvalidRoute`. */
 const checkShape = (host: string, value: unknown): HostTls => {
   const { certificate, key, challenge, alpn } = (value ?? {}) as Record<string, unknown>
   const fail = (why: string): never => {
@@ -126,7 +128,7 @@ const loadAll = async (folder: string, report: (message: string) => void): Promi
   return entries
 }
 
-/** By digest: the least recently used one goes. */
+/** By digest: the least recently used one is dropped. */
 const createContexts = () => {
   const contexts = new Map<string, Promise<SecureContext>>()
   return (digest: string, make: () => Promise<SecureContext>): Promise<SecureContext> => {
@@ -140,7 +142,7 @@ const createContexts = () => {
   }
 }
 
-/** `told`: of each change that is on disk; it is confirmed when that resolves. */
+/** `told`: called for each change that is on disk; the change is confirmed when it resolves. */
 export const openTlsBook = async (
   folder: string,
   report: (message: string) => void,
@@ -150,7 +152,7 @@ export const openTlsBook = async (
   return createBook(folder, await loadAll(folder, report), told)
 }
 
-/** Of files that another process looks after. */
+/** For files that another process manages. */
 export const sharedTlsBook = (folder: string, entries: readonly (readonly [string, TlsEntry])[]): TlsBook =>
   createBook(folder, new Map(entries), async () => {})
 
@@ -186,7 +188,7 @@ const createBook = (
     await told(host, entry)
   }
 
-  /** A host's own certificate counts before that of a wildcard. */
+  /** A host's own certificate takes precedence over that of a wildcard. */
   const served = (host: string): string | undefined =>
     [host, wildcardOf(host)].find((name) => entries.get(name)?.hasCertificate === true)
 

@@ -1,6 +1,6 @@
 /**
- * Whether a certificate and its key can be served. They may come from anybody: sizes are looked at before anything is
- * computed with them, and the one signature that proves the key is made by a thread.
+ * Checks whether a certificate and its key can be served. They are untrusted: sizes are checked before anything is
+ * computed with them, and the one signature that proves the key is made in a thread.
  */
 import {
   createPrivateKey,
@@ -58,7 +58,7 @@ const isModest = ({
 }: X509Certificate): boolean =>
   type !== 'rsa' || ((details?.modulusLength ?? 0) <= 8192 && (details?.publicExponent ?? 0n) < 1n << 32n)
 
-/** Why a chain cannot be one, as the end of a sentence about the certificate; null if each is signed by the next. */
+/** Why a chain is not in order, as the end of a sentence about the certificate; null if each is signed by the next. */
 export const refuseOrder = (chain: readonly X509Certificate[]): string | null => {
   for (const [index, issuer] of chain.slice(1).entries()) {
     const issued = chain[index]!
@@ -71,12 +71,12 @@ export const refuseOrder = (chain: readonly X509Certificate[]): string | null =>
   return null
 }
 
-/** What is wrong with a pair, as the end of a sentence about the certificate; null if it can be served for the host. */
+/** The error in a pair, as the end of a sentence about the certificate; null if it can be served for the host. */
 export const refuseCertificate = async (host: string, pair: KeyPair): Promise<string | null> => {
   const chain = readChain(pair.certificate)
   if (chain === null) return 'it cannot be read as a chain of PEM certificates'
   if (pair.key.length > mostKeyBytes) return 'its key is too large'
-  // Never with a password: trying one can take as long as whoever made the key wants.
+  // Never with a password: trying one can take as long as the creator of the key wants.
   const key = parse(() => createPrivateKey({ key: pair.key, format: 'pem' }))
   if (key === null) return 'its key cannot be read as a PEM key without a password'
   // Clients know no certificates with any other.

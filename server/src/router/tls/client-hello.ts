@@ -1,5 +1,5 @@
 /**
- * Whether a connection is one of a certificate authority (TLS-ALPN-01): Node chooses a certificate before it tells which
+ * Recognizes connections of a certificate authority (TLS-ALPN-01): Node chooses a certificate before it reports which
  * protocols a client offers, so the client's first message is read here. Pure, and strict about lengths.
  */
 
@@ -8,7 +8,7 @@ const clientHello = 1
 const alpn = 16
 export const acmeProtocol = 'acme-tls/1'
 
-/** The bytes of the first message; 'more' if they are not here yet, null if it is something else. */
+/** The bytes of the first message; 'more' if they are incomplete, null if it is something else. */
 const messageIn = (bytes: Buffer): Buffer | 'more' | null => {
   if (bytes.length < 9) return bytes.length > 0 && bytes[0] !== handshake ? null : 'more'
   if (bytes[0] !== handshake || bytes[5] !== clientHello) return null
@@ -19,7 +19,7 @@ const messageIn = (bytes: Buffer): Buffer | 'more' | null => {
   return bytes.length < 9 + length ? 'more' : bytes.subarray(9, 9 + length)
 }
 
-/** The part behind a vector whose length stands before it in `size` bytes. */
+/** The part after a vector whose length precedes it in `size` bytes. */
 const skip = (bytes: Buffer, size: number): Buffer => bytes.subarray(size + bytes.readUIntBE(0, size))
 
 const alpnOf = (message: Buffer): Buffer | null => {
@@ -33,7 +33,7 @@ const alpnOf = (message: Buffer): Buffer | null => {
   return null
 }
 
-/** True if the client offers `acme-tls/1` and nothing else; 'more' if too few bytes have come. */
+/** True if the client offers `acme-tls/1` and nothing else; 'more' if too few bytes have arrived. */
 export const isAcmeHello = (bytes: Buffer): boolean | 'more' => {
   const message = messageIn(bytes)
   if (message === 'more') return 'more'

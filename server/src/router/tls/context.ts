@@ -1,4 +1,4 @@
-/** What every TLS connection of the router has in common. */
+/** The options of every TLS connection of the router. */
 import { constants } from 'node:crypto'
 import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls'
 import { words } from '../../lib/words.ts'

@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
 import type { HostTls } from '../router.ts'
 
-/** The same for the same value, whoever computes it: a control plane compares what it wants with what is there. */
+/**
+ * Equal for equal values, on whichever machine it is computed: a control plane compares its values with those of the
+ * router.
+ */
 export const tlsDigest = ({ certificate, key, challenge, alpn }: HostTls): string => {
   const parts = [certificate, key, challenge?.token, challenge?.answer, alpn?.certificate, alpn?.key]
   return createHash('sha256')

@@ -1,6 +1,6 @@
 /**
- * The listener for TLS: handshakes, their limits, and which certificate a client is shown. Connections that are
- * encrypted go to the same front as all others.
+ * The listener for TLS: handshakes, their limits, and the choice of the certificate. Encrypted connections go to the
+ * same front as all others.
  */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
@@ -16,7 +16,7 @@ export const backlog = 1024
 
 export interface TlsLimits {
   handshakeMs: number
-  /** Handshakes under way at once, of one address and of all. */
+  /** Handshakes in progress, of one address and of all. */
   perAddress: number
   inAll: number
 }
@@ -26,16 +26,16 @@ export const defaultTlsLimits: TlsLimits = { handshakeMs: 10_000, perAddress: 20
 export interface TlsListener {
   /** Resolves with the port. Rejects like `listen`. */
   listen(host: string, port: number): Promise<number>
-  /** Accepts from a socket that another process listens on too; sessions are continued in whichever a client comes to. */
+  /** Accepts from a socket that another process listens on too; sessions can be resumed in any of the processes. */
   share(listening: Server, ticketKeys: Buffer): Promise<void>
-  /** What it listens on, for other processes. */
+  /** Its listening socket, for other processes. */
   readonly listening: Server
   ticketKeys(): Buffer
-  /** Handshakes under way. */
+  /** Handshakes in progress. */
   pending(): number
   /** No new connection is accepted, and the port is free. */
   close(): void
-  /** Handshakes under way are given up. */
+  /** Handshakes in progress are aborted. */
   end(): void
 }
 
@@ -44,10 +44,10 @@ interface Encrypted {
   http2(socket: TLSSocket): void
 }
 
-/** What a connection and its encrypted half have in common. */
+/** Shared by a connection and its encrypted half. */
 const keyOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`
 
-/** Counts what is not encrypted yet. */
+/** Counts connections that are not encrypted yet. */
 const createGate = (limits: TlsLimits) => {
   const pending = new Map<string, { socket: Socket; origin: string }>()
   const byOrigin = new Map<string, number>()
@@ -74,7 +74,7 @@ const createGate = (limits: TlsLimits) => {
   }
 }
 
-/** Answers a CA that wants to see its challenge: the handshake is all there is. */
+/** Answers a CA that verifies its challenge: it needs only the handshake. */
 const createChallengeServer = (book: TlsBook, limits: TlsLimits): Server =>
   createTlsServer({
     ...tlsOptions,
@@ -97,7 +97,7 @@ const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: s
     ...tlsOptions,
     handshakeTimeout: limits.handshakeMs,
     ALPNProtocols: ['h2', 'http/1.1'],
-    // Sessions begun in one process go on in another one, whose command line differs.
+    // Sessions begun in one process continue in another one, whose command line differs.
     sessionIdContext: 'router',
     SNICallback(name, done) {
       book.contextFor(normalizeHost(name)).then(
@@ -119,7 +119,7 @@ export const createTlsListener = (
   const gate = createGate(limits)
   const https = createHttpsServer(book, limits, report)
   const challenges = createChallengeServer(book, limits)
-  /** Its bytes stay in the socket, for whoever is next. */
+  /** The bytes stay in the socket, for its next reader. */
   const peek = (socket: Socket): void => {
     const late = setTimeout(() => socket.destroy(), limits.handshakeMs)
     const drop = (): void => void socket.destroy()

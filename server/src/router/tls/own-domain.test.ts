@@ -33,7 +33,7 @@ test('no service answers a CA about a name of the platform, over HTTP, HTTPS or 
   for (const host of [theirs, bare, ours]) await router.setService(host, [route([target], { host, serviceId: host })])
   for (const host of [theirs, ours]) await router.setTls(host, await ca.issue(host))
   for (const host of [bare, ours]) assert.equal((await ask(port, { path, host })).status, 404)
-  // A CA follows where it is led.
+  // A CA follows redirects.
   assert.equal((await askTls(tlsPort, ours, path)).status, 404)
   assert.equal(await statusOverHttp2(t, tlsPort, ours, path), 404)
   assert.equal((await askTls(tlsPort, theirs, path)).body, 'the service')

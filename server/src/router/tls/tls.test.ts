@@ -1,4 +1,4 @@
-/** HTTPS of the router: which certificate, which host, which protocol; and keys that are to break it. */
+/** HTTPS of the router: which certificate, which host, which protocol; and keys that try to break it. */
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
@@ -83,7 +83,7 @@ const askHttp2 = async (
   return { status: Number(found[':status']), headers: found, trailers, body: text }
 }
 
-/** What comes back for bytes that are sent as they are. */
+/** The answer to bytes that are sent as they are. */
 const sendTls = async (port: number, servername: string, bytes: string): Promise<string> => {
   const socket = connectTls({ host: '127.0.0.1', port, servername, ca: ca.certificate, ALPNProtocols: ['http/1.1'] })
   let text = ''
@@ -156,7 +156,7 @@ test('a service that speaks HTTP/1.1 is asked over HTTP/2: bodies, cookies, trai
     try {
       for await (const chunk of req) body += chunk
     } catch {
-      // Its head was passed on before more of it came than it may have.
+      // Its head was passed on before more than the allowed bytes arrived.
       return
     }
     res.setHeader('set-cookie', ['a=1', 'b=2'])
@@ -215,7 +215,7 @@ test('what two servers could read differently is refused over TLS as without, an
     assert.match(answer, /^HTTP\/1\.1 (400|501) /, bytes)
     assert.ok(!answer.includes('\nok'), bytes)
   }
-  // Node's client refuses to send what belongs to HTTP/1.1, so only what it lets pass can be tried here.
+  // Node's client refuses to send headers of HTTP/1.1, so only those that it allows are tried here.
   const lengths: Record<string, string>[] = [{ 'content-length': '0' }, { 'content-length': '3' }]
   for (const headers of lengths) {
     const asked = askHttp2(t, tlsPort, 'a.localhost', { ':method': 'POST', ':path': '/length', ...headers }, inner)
@@ -315,7 +315,7 @@ test('frames of HTTP/2 that would be two requests, or other headers, in HTTP/1.1
     socket.destroy()
   }
   assert.equal((await askTls(tlsPort, 'a.localhost')).body, 'ok')
-  // What did reach it was one plain request, for the host of its connection.
+  // The request that did reach it was one plain request, for the host of its connection.
   const others = seen.filter((each) => !/^(POST \/seen|GET \/) a\.localhost undefined$/.test(each))
   assert.deepEqual(others, [])
   assert.equal((await router.counts()).internalErrors, 0)

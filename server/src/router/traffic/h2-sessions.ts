@@ -13,7 +13,7 @@ import { connectTimeoutMs } from './traffic.ts'
 export interface Sessions {
   /**
    * Opens a stream, over a new connection if the others are full. Rejects if no HTTP/2 connection is available: the
-   * target has then seen nothing of the request.
+   * target has then received nothing of the request.
    */
   open(headers: OutgoingHttpHeaders, endStream: boolean): Promise<ClientHttp2Stream>
   /** Streams in progress end by themselves; a later `open` connects again. */
@@ -26,8 +26,8 @@ const mostSessions = 64
  */
 const mostStreams = 200
 /**
- * Resets of one connection. Targets break one off that resets too much (Node after 1,000 at once), which would hit
- * every stream on it, for what the clients of all of them have canceled together.
+ * The most resets on one connection. Targets close a connection with too many (Node after 1,000 at once), which would
+ * break every stream on it because of all their clients together.
  */
 const mostResets = 400
 const aliveProbeMs = 30_000

@@ -1,10 +1,10 @@
-/** How long nobody has asked for a service, by the services that the table leads to. */
+/** The time since the last request to each service in the table. */
 import type { AnyRoute } from '../router.ts'
 import type { Upstreams } from './upstreams.ts'
 
 /**
- * In milliseconds by service; 0 while a request or a tunnel is open. One that is new counts as asked for now. `onlyUsed`:
- * those that this process was asked for.
+ * In milliseconds by service; 0 while a request or a tunnel is open. A new service counts as requested now.
+ * `onlyUsed`: only those that this process had requests for.
  */
 export const readIdle = (
   routes: readonly AnyRoute[],
@@ -23,7 +23,7 @@ export const readIdle = (
   return idle
 }
 
-/** Of services that several processes are asked for, whichever was asked last counts. */
+/** For services that several processes serve, the most recent request counts. */
 export const leastIdle = (
   own: Record<string, number>,
   others: readonly Record<string, number>[],

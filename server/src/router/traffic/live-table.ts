@@ -13,17 +13,20 @@ export interface Entry<Kind extends AnyRoute = Route> extends Choice {
   readonly route: Kind
 }
 
-/** Of a host name. */
+/** The entry of a host name. */
 export interface HostEntry extends Entry {
   readonly rules: Rules
-  /** What clients that are to stay with their target have of each; null: they need not stay. */
+  /** The cookie values of the targets, for clients that stay with theirs; null: they need not stay. */
   readonly byCookie: ReadonlyMap<string, Upstream> | null
 }
 
 type PortEntries = Record<StreamRoute['protocol'], Map<number, Entry<StreamRoute>>>
 
 export interface LiveTable {
-  /** By normalized host, its own routes before those of its wildcard. Null: the path is ambiguous; 'elsewhere': the host has prefixes, and it is below none. */
+  /**
+   * By normalized host, its own routes before those of its wildcard. Null: the path is ambiguous; 'elsewhere': the
+   * host has prefixes, and the path is below none.
+   */
   find(host: string, path: string): HostEntry | undefined | null | 'elsewhere'
   findPort(protocol: StreamRoute['protocol'], port: number): Entry<StreamRoute> | undefined
   routes(): readonly AnyRoute[]

@@ -26,7 +26,7 @@ const probeTarget = ({ host, port }: Target): Promise<boolean> =>
       socket.destroy()
       resolve(isThere)
     }
-    // What arrived while we were busy is read before it counts as late.
+    // Answers that arrived while we were busy are read before they count as late.
     const timer = setTimeout(() => setImmediate(end, false), knockMs).unref()
     socket.once('connect', () => end(true))
     socket.once('error', ({ code }: NodeJS.ErrnoException) => end(code === 'ECONNREFUSED' || code === 'ECONNRESET'))
@@ -39,7 +39,7 @@ const isOfUse = (upstream: Upstream): boolean => upstream.routed || upstream.inF
 const watch = async (upstream: Upstream): Promise<void> => {
   const since = performance.now()
   for (let silent = 0; isOfUse(upstream) && !(await probeTarget(upstream.target)); await rest()) {
-    // One whose queue is full is silent too, but still answers others.
+    // A target whose queue is full is silent too, but still answers others.
     if (++silent >= silentKnocks && upstream.heardAt < since) upstream.isAbsent = true
   }
   upstream.isAbsent = false

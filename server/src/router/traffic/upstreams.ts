@@ -55,14 +55,14 @@ const suspicionMs = 1_000
 
 const keyOf = ({ host, port }: Target): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)
 
-/** Where programs say how long they wait, that counts, up to this. */
+/** The idle time that programs announce counts, up to this. */
 const longestIdleMs = 60_000
 
 const openPool = (target: Target, idleMs: number, onLost: () => void): TargetPool =>
   createTargetPool({
     target,
-    // Usually shorter than what programs use when they do not say: a socket closed by its program as we write to it
-    // loses the request if it may not be repeated.
+    // Usually shorter than the default of programs that announce none: a socket closed by its program as we write to
+    // it loses the request if it may not be repeated.
     idleMs,
     longestIdleMs: idleMs === usual.idleMs ? longestIdleMs : idleMs,
     onLost,
