@@ -1,6 +1,6 @@
 /**
- * Source → image. Promises the same image for the same content without building twice. Refuses to know deployments.
- * A killed build leaves at most a stale work folder, which the next start removes.
+ * Source → image. Promises the same image for the same content without building twice. Does not know deployments. A
+ * killed build leaves at most a stale work folder, which the next start removes.
  */
 import type { Readable } from 'node:stream'
 import type { Secret } from '../lib/secret.ts'
@@ -13,10 +13,10 @@ export interface GitLogin {
 }
 
 export interface GitSource {
-  /** Whose copy of the repository it is: organizations never share what they fetched. */
+  /** The owner of this copy of the repository: organizations never share fetched objects. */
   organizationId: string
   url: string
-  /** Of a branch, or of a tag if there is no such branch. */
+  /** Name of a branch, or of a tag if there is no such branch. */
   branch: string
   /** The full commit id (40 or 64 hex digits); default the branch's head. */
   commitId?: string
@@ -45,17 +45,17 @@ export interface ToolBuild {
 }
 
 /**
- * Whose builds share results and caches: those of one mode in one project, which are the same people's. What a build
- * leaves can be anything that they wanted, and roles are given by project and mode.
+ * Builds with the same scope share results and caches: those of one mode in one project, which the same people deploy.
+ * A build can leave arbitrary content in them, and roles are given by project and mode.
  */
 export const cacheScopeOf = (projectId: string, mode: string): string => `${projectId} ${mode}`
 
 export interface BuildRequest {
-  /** Whose build it is: its base images and cached results belong to this organization. */
+  /** Owner of the build: its base images and cached results belong to this organization. */
   organizationId: string
-  /** Where the image is to be. */
+  /** The cluster that needs the image. */
   clusterId: string
-  /** What was built in another scope is not reused, whatever its content (`cacheScopeOf`). */
+  /** Results of other scopes are not reused, whatever their content (`cacheScopeOf`). */
   cacheScope: string
   source: GitSource
   commitId: string
@@ -74,7 +74,7 @@ export interface BuildRequest {
   timeoutMs: number
   /** Submodules stay empty folders. */
   skipSubmodules?: boolean
-  /** Nothing that was built before is used. */
+  /** Reuses no earlier result. */
   noCache?: boolean
   /** Id of the service and deployment, for names and labels. */
   serviceId: string
@@ -90,11 +90,11 @@ export interface BuiltImage {
   skipped: boolean
 }
 
-/** Where an image is to be, when that is not the engine that builds it. */
+/** The place for an image, if that is not the engine that builds it. */
 export interface Destination {
-  /** The image of this content that is there already; null if it has to be brought. */
+  /** The existing image of this content there; null if it must be brought there. */
   find(contentKey: string, signal: AbortSignal): Promise<Pick<BuiltImage, 'reference' | 'imageId'> | null>
-  /** Brings it there. `save` reads it as the engine saves it. */
+  /** Brings it there. `save` reads the image as the engine saves it. */
   take(
     image: Pick<BuiltImage, 'imageId' | 'contentKey'> & { save(signal: AbortSignal): Promise<Readable> },
     onLog: (text: string) => void,
@@ -124,7 +124,7 @@ export interface Browser {
   ): Promise<{ path: string; text: string }[]>
   /**
    * All files below a folder at the branch's head, or at the source's commit, by their paths in it. Rejects with
-   * `git_too_large`, before it reads what is more, and with `git_refused` for links and submodules.
+   * `git_too_large`, before it reads the excess, and with `git_refused` for links and submodules.
    */
   folder(
     source: GitSource,
@@ -138,7 +138,7 @@ export interface Browser {
    */
   heads(source: GitSource, branches: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>
   /**
-   * The paths in which the source's commit differs from an earlier one; null if that cannot be said, because the earlier
+   * The paths in which the source's commit differs from an earlier one; null if they are unknown, because the earlier
    * one is gone, or because there are too many.
    */
   changes(source: GitSource, from: string, signal: AbortSignal): Promise<string[] | null>
@@ -147,9 +147,9 @@ export interface Browser {
 /** Images on one engine. */
 export interface ImageBuilder {
   /**
-   * The image of a fetched commit. `onLog` gets the output as it comes, scrubbed and capped. Rejects with a
+   * The image of a fetched commit. `onLog` gets the output as it is written, scrubbed and capped. Rejects with a
    * `DeploymentError`: `dockerfile_missing`, `path_outside`, `build_refused`, `build_failed`, `build_timeout`,
-   * `build_canceled`. With a destination, also as that rejects: the image is there then.
+   * `build_canceled`. With a destination, the image is there when this resolves, and its rejections are passed on.
    */
   build(
     request: BuildRequest,
@@ -160,8 +160,8 @@ export interface ImageBuilder {
   /** The existing image of a commit; null if it would have to be built. */
   built(request: BuildRequest, signal: AbortSignal, destination?: Destination): Promise<string | null>
   /**
-   * The organization needs these images no more: their names go, and what nothing else names or runs. Absent where
-   * nothing is kept.
+   * Releases images that the organization no longer needs: removes their names, and images that then have no name and
+   * do not run. Absent where nothing is kept.
    */
   forget?(organizationId: string, imageIds: readonly string[]): Promise<void>
   /**
@@ -172,7 +172,7 @@ export interface ImageBuilder {
   close(): Promise<void>
 }
 
-/** Repositories, and the images made of them on the engine of the cluster that a request names. */
+/** Repositories, and the images made from them on the engine of the cluster that a request names. */
 export interface Builder extends Browser, ImageBuilder {
   /**
    * The commit that a deployment of this source would use now, fetched into the mirror. Rejects with a
@@ -181,7 +181,7 @@ export interface Builder extends Browser, ImageBuilder {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   /** The branch's head without fetching objects; null when it cannot be read within `timeoutMs`. */
   head(source: GitSource, timeoutMs: number): Promise<string | null>
-  /** One sentence that says what a build around the operator's tool of this name needs; null when it is there. */
+  /** One sentence that says what a build around the operator's tool of this name needs; null if it is installed. */
   missingTool(name: string): Promise<string | null>
   /** The tools that this server's operator has installed, each with its version (`1.9.4`). */
   toolVersions(): Promise<{ name: string; version: string }[]>

@@ -40,7 +40,10 @@ const removeSteps = async (engine: Engine, stepIds: readonly string[]): Promise<
   for (const id of [...stepIds].reverse()) await remove(engine, id)
 }
 
-/** Removes what an organization built and pulled on an engine of its own, and what builds needed for it. */
+/**
+ * Removes all images that an organization built and pulled on an engine of its own, and those that builds needed for
+ * them.
+ */
 export const removeImagesOf = async (
   engine: Engine,
   organizationId: string,
@@ -52,7 +55,7 @@ export const removeImagesOf = async (
   await removeSteps(engine, stepIds)
 }
 
-/** Removes an organization's names of images, and with them what nothing else names or runs. */
+/** Removes an organization's names of images, and with them images that have no other name and do not run. */
 export const removeNamesOf = async (
   engine: Engine,
   organizationId: string,
@@ -71,7 +74,7 @@ export const removeNamesOf = async (
 }
 
 /**
- * Removes the tags of this content, and with them the images that nobody else has tagged or runs; then unnamed
+ * Removes the tags of this content, and with them the images that have no other tag and do not run; then unnamed
  * leftovers of build steps.
  */
 export const removeBuiltImages = async (
@@ -85,7 +88,7 @@ export const removeBuiltImages = async (
   await removeSteps(engine, stepIds)
 }
 
-/** Removes volumes of caches, but for those that a step has now. */
+/** Removes volumes of caches, except those in use by a step. */
 export const removeCaches = async (engine: Engine, volumes: readonly string[]): Promise<void> => {
   for (const volume of volumes)
     await ignoreGone(engine.call('DELETE', `/volumes/${volume}`)).catch((error: unknown) => {

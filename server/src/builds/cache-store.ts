@@ -1,4 +1,4 @@
-/** What is known of the caches of builds (`RUN --mount=type=cache`): one row in `build_cache` for each volume. */
+/** The caches of builds (`RUN --mount=type=cache`): one row in `build_cache` for each volume. */
 import type { Queryable } from '../store/database.ts'
 import type { ImageOwner } from './image-store.ts'
 
@@ -14,11 +14,11 @@ export interface KnownCache {
 export interface CacheStore {
   /** Notes that the volume is used now, before it is made. */
   use(owner: ImageOwner, volume: string): Promise<void>
-  /** Takes it alone for a time, or for longer; false if somebody else has it. */
+  /** Takes exclusive use of it for a time, or extends it; false if another step has it. */
   hold(volume: string, holder: string, ms: number): Promise<boolean>
   free(volume: string, holder: string): Promise<void>
   measure(volume: string, sizeKb: number): Promise<void>
-  /** Those of a cluster, the longest unused first. */
+  /** The caches of a cluster, the longest unused first. */
   list(clusterId: string): Promise<KnownCache[]>
   forget(volume: string): Promise<void>
 }

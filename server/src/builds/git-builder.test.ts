@@ -200,7 +200,7 @@ test('an aborted build rejects with the reason, and no container of it is left',
   })
   control.abort(reason)
   await assert.rejects(running, (error) => error === reason)
-  // A container that the engine had not told of yet when the abort came is removed by the engine alone.
+  // A container that the engine had not reported yet at the abort is removed by the engine alone.
   await until(async () => (await containersWith(mark)).length === 0, { timeoutMs: 10_000, what: 'its removal' })
 })
 

@@ -1,6 +1,6 @@
 /**
- * The builder over git mirrors and the engines of clusters (see builder.ts for what it promises). Refuses to know
- * deployments, and which engines there are. When the process dies here: mirrors are freed of locks when next used.
+ * The builder over git mirrors and the engines of clusters (see builder.ts for its promises). Does not know
+ * deployments, and which engines there are. When the process dies here: locks are removed from mirrors when next used.
  */
 import { DeploymentError } from '../lib/errors.ts'
 import type { Builder, BuildRequest, ImageBuilder } from './builder.ts'
@@ -10,13 +10,15 @@ interface BuilderParts {
   sources: Sources
   missingTool: Builder['missingTool']
   toolVersions: Builder['toolVersions']
-  /** That of a cluster's engine. Rejects with a `DeploymentError` for a cluster on which nothing is built. */
+  /**
+   * The image builder of a cluster's engine. Rejects with a `DeploymentError` for a cluster on which nothing is built.
+   */
   imageBuilder(clusterId: string): Promise<Pick<ImageBuilder, 'build' | 'built'>>
 }
 
 /**
- * `work` with the commit in our mirror: another server may have fetched it into its own and then have died, or the
- * mirror may have been removed since.
+ * Runs `work` with the commit in our mirror: another server may have fetched it into its own and then have died, or
+ * the mirror may have been removed since.
  */
 const withCommit = async <T>(
   { fetch }: Pick<Sources, 'fetch'>,
@@ -33,7 +35,7 @@ const withCommit = async <T>(
   }
 }
 
-/** Closes the sources; who made the image builders closes them first. */
+/** Closes the sources; the creator of the image builders closes them first. */
 export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder }: BuilderParts): Builder => ({
   fetch: sources.fetch,
   head: sources.head,

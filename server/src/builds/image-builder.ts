@@ -1,7 +1,7 @@
 /**
- * The builder of one Docker engine, on this machine or another (see builder.ts for what it promises). Refuses to know
- * deployments. When the process dies here: the engine ends a piece whose client is gone, and steps, holders and networks
- * of the killed build are removed before the next one.
+ * The builder of one Docker engine, on this machine or another (see builder.ts for its promises). Does not know
+ * deployments. When the process dies here: the engine ends a piece whose client is gone, and steps, holders and
+ * networks of the killed build are removed before the next one.
  */
 import type { Readable } from 'node:stream'
 import { findImage } from '../images/engine-images.ts'
@@ -37,7 +37,7 @@ import { createTools, type ToolPaths } from './tools.ts'
 
 export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'registryLogins' | 'busyboxPath'> {
   database: Queryable
-  /** Where the list of what a build makes on its way is kept: of this engine alone. */
+  /** Folder for the lists of objects that a build creates: for this engine alone. */
   folder: string
   /** Default: the engine of this machine. */
   connection?: EngineConnection
@@ -48,16 +48,16 @@ export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'regi
   clock: Clock
   /** For downloads of ADD. */
   outbound: Outbound
-  /** How much one of them may be. Default 500 MiB. */
+  /** The size limit of a download. Default 500 MiB. */
   downloadBytes?: number | undefined
   /** How many builds run at once. */
   concurrency: number
   /** See `BuildNetworkParts`. */
   allowed?: readonly string[]
   dns?: string | undefined
-  /** Of the engine's disk, for everything but builds. */
+  /** Space on the engine's disk that is reserved for everything except builds. */
   diskReserveMb?: number
-  /** For what the caches of an organization's steps may keep between builds, on this engine. */
+  /** Limit for the caches of an organization's steps between builds, on this engine. */
   cacheMb?: number
   /** For tests. */
   store?: ImageStore
@@ -142,13 +142,13 @@ const createBuildParts = (parts: ImageBuilderParts) => {
   return { engine, store, bases, tools, containers, disk, caches, platform, downloads, ...network }
 }
 
-/** Somebody removed images from the engine: that of a step, which the next one was built on. */
+/** Images were removed from the engine by another client: the image of a step, which the next one was built on. */
 const isLostStep = (error: unknown): boolean =>
   error instanceof DeploymentError &&
   error.code === 'build_failed' &&
   /unknown parent image ID|No such image: sha256:/.test(error.message)
 
-/** Builds what does not exist yet, each content once. */
+/** Builds missing images, each content once. */
 const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Preparation) => {
   const { engine, store, bases, tools } = ours
   const perKey = createKeyedLock()
@@ -164,7 +164,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     return { ...stored, contentKey: key, skipped: true }
   }
 
-  /** Where it is to be. */
+  /** Finds the image at its destination. */
   const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal, destination?: Destination) => {
     if (destination === undefined) return findHere(owner, key, signal)
     const there = await destination.find(key, signal)
@@ -252,7 +252,7 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
   return { findPlanned, build }
 }
 
-/** What the log must not show: secret values, and all that a step gets as a secret. */
+/** Texts that the log must not show: secret values, and all secrets of steps. */
 const hiddenOf = ({ secrets, variables }: BuildRequest, { stages }: Plan): string[] => {
   const known = variables.reveal()
   const given = secretIds(stages).flatMap((id) => findSecret(known, id) ?? [])
@@ -272,7 +272,7 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
   const plan = createPlanner(preparation, ours.platform, ours.tools.reference)
   const running = new Set<Promise<unknown>>()
   let swept: Promise<void> | undefined
-  /** Once; again before the next build where the engine did not answer. */
+  /** Once; again before the next build if the engine did not answer. */
   const sweep = (): Promise<void> => {
     swept ??= ours.containers.sweep().catch((error: unknown) => {
       swept = undefined

@@ -1,6 +1,7 @@
 /**
- * What each organization has built: images by their content (table `image`), steps (`build_step`), the base images that
- * it last got (`base_image`), and the secret that keeps its layers in the engine's cache apart (`build_secret`).
+ * The results of each organization's builds: images by their content (table `image`), steps (`build_step`), the base
+ * images that it last got (`base_image`), and the secret that keeps its layers in the engine's cache separate
+ * (`build_secret`).
  */
 import type { Queryable } from '../store/database.ts'
 
@@ -9,7 +10,7 @@ export interface StoredImage {
   imageId: string
 }
 
-/** Which organization a built image belongs to, and where it is. */
+/** The organization that owns a built image, and the image's cluster. */
 export interface ImageOwner {
   organizationId: string
   clusterId: string
@@ -24,7 +25,10 @@ export interface ImageStore {
   /** The image that a step produced; `stepKey` includes the organization and the cluster. */
   findStep(stepKey: string): Promise<string | null>
   saveStep(organizationId: string, stepKey: string, imageId: string): Promise<void>
-  /** What a base image's name referred to when the organization last pulled it, on any cluster: ids are hashes. */
+  /**
+   * The image that a base image's name referred to when the organization last pulled it, on any cluster: ids are
+   * hashes.
+   */
   findBase(organizationId: string, name: string): Promise<string | null>
   saveBase(organizationId: string, name: string, imageId: string): Promise<void>
   /** Known only to this database and to the organization itself. */

@@ -26,7 +26,7 @@ export const usualPreparation: PreparationLimits = Object.freeze({
 /** Paths and targets of links: no system accepts more. */
 export const maxPathBytes = 4096
 
-/** Unpacked, files that .dockerignore leaves out may have so many times what a context may: they are read too. */
+/** Unpacked, files that .dockerignore excludes may have so many times the size of a context: they are read too. */
 export const ignoredTimes = 10
 
 export const refusePreparation = (sentence: string): DeploymentError => new DeploymentError('build_refused', sentence)

@@ -27,7 +27,7 @@ export interface SourceParts {
   clock: Clock
   gitLimits?: Partial<GitLimits>
   room?: RoomLimits
-  /** Of one git process. */
+  /** For one git process. */
   gitMemoryMb?: number
   preparation?: Partial<PreparationLimits>
   /** How many builds run at once. */
@@ -39,11 +39,14 @@ export interface SourceParts {
 export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored' | 'demandRoom' | 'usedMb'> {
   /** Those on this server itself. Rejects without a database. */
   repositories: Repositories
-  /** With threads of its own, for the builds of one engine: one that stops reading its context holds up no other. */
+  /** With its own threads, for the builds of one engine: one that stops reading its context delays no other. */
   prepare(): Preparation
 }
 
-/** What a build reads of a commit. A tool gets the whole repository: modules refer to others outside their folder. */
+/**
+ * The part of a commit that a build reads. A tool gets the whole repository: modules refer to others outside their
+ * folder.
+ */
 export const partOf = ({
   rootPath,
   dockerfilePath,

@@ -24,17 +24,17 @@ const described: Record<string, { word: string; setting: string }> = {
   helm: { word: 'Helm', setting: 'SLIPWAY_HELM' },
 }
 
-/** In place of a tool's name: an image without one. */
+/** Replaces a tool's name: an image without one. */
 const scriptAlone = 'script'
 
-/** What the operator is to do. */
+/** The instruction for the operator. */
 const missingSentence = (name: string): string => {
   const { word, setting } = described[name] ?? { word: name, setting: 'its setting' }
   return `${word} is not installed on this server: install \`${name}\` or set ${setting}.`
 }
 
 const script = new URL('./tool-script.sh', import.meta.url)
-/** The program that runs a tool on a module, for an image that does not have it. */
+/** The script that runs a tool on a module, for an image without it. */
 export const readToolScript = (): Promise<string> => readFile(script, 'utf8')
 const certificates = '/etc/ssl/certs/ca-certificates.crt'
 const recipe = (base: string) =>
@@ -65,15 +65,18 @@ const contextOf = (base: string, name: string, binary: Buffer | null, own: Buffe
   return archive
 }
 
-/** One sentence that says what the operator is to do; null where the tool is installed. */
+/** One sentence with the instruction for the operator; null where the tool is installed. */
 export const missingTool = async (name: string, paths: ToolPaths): Promise<string | null> =>
   (await findTool(name, paths)) === null ? missingSentence(name) : null
 
 const versionMs = 10_000
 
-/** `terraform_version` of `<tool> version -json`, as both tools call it; null for a program that says something else. */
+/**
+ * `terraform_version` of `<tool> version -json`, the name that both tools use; null for a program that prints
+ * something else.
+ */
 const askVersion = async (path: string): Promise<string | null> => {
-  // Without this it asks its maker whether there is a newer one.
+  // Without this it asks its vendor whether there is a newer version.
   const env = { PATH: '/usr/bin:/bin', HOME: '/nonexistent', CHECKPOINT_DISABLE: '1' }
   try {
     const { code, stdout } = await exec(path, ['version', '-json'], { env, cwd: '/', timeoutMs: versionMs })
@@ -84,7 +87,7 @@ const askVersion = async (path: string): Promise<string | null> => {
   }
 }
 
-/** The installed tools with their versions; those that do not say theirs are left out. */
+/** The installed tools with their versions; those that do not report theirs are left out. */
 export const toolVersions = async (paths: ToolPaths): Promise<{ name: string; version: string }[]> => {
   const found = await Promise.all(
     Object.keys(described)
@@ -136,12 +139,15 @@ export const createTools = (
   const nameOf = (name: string, key: string): string => `slipway/tool-${name}:${key.slice(0, 16)}`
 
   return {
-    /** The name of the image around a tool as it is now, of the script where the tool is elsewhere; rejects with `tool_missing`. */
+    /**
+     * The name of the image around the current version of a tool, or around the script if the build's image contains
+     * the tool; rejects with `tool_missing`.
+     */
     async reference({ name, image }: Pick<ToolBuild, 'name' | 'image'>): Promise<string> {
       const what = image === undefined ? name : scriptAlone
       return nameOf(what, await keyOf(what, await demand(what)))
     },
-    /** Id of the image of this name, made where the engine does not have it; null when it is not one of a tool as it is now. */
+    /** Id of the image of this name, made if the engine does not have it; null when it is not one of a current tool. */
     async ensure(image: string, base: () => Promise<string>): Promise<string | null> {
       const name = /^slipway\/tool-(\w+):/.exec(image)?.[1]
       if (name === undefined || (name !== scriptAlone && described[name] === undefined)) return null

@@ -70,7 +70,7 @@ const createOwnBusybox = (engine: Engine, binary = '/bin/busybox') => {
   }
 }
 
-/** The base of every image around a tool. */
+/** The base of every image around a tool that names no image. */
 const usualBase = 'busybox:1'
 const busyboxTags = new Set(['1', 'latest'])
 const publicRegistry = 'docker.io'
@@ -96,7 +96,7 @@ const refuse = (name: string, why: string): DeploymentError =>
 
 const imageId = /^(?:sha256:)?([0-9a-f]{64})$/
 
-/** Host, path and tag or digest of an image's name, with what the public registry lets be left out. */
+/** Host, path and tag or digest of an image's name, with the parts that the public registry allows to be left out. */
 const readImageName = (name: string): { host: string; repository: string; tag: string } => {
   const fits = /^[a-zA-Z0-9][a-zA-Z0-9._:/@-]{0,500}$/.test(name)
   const { name: path, tag } = splitTag(name)
@@ -173,7 +173,10 @@ export const createBaseImages = ({ engine, images, store, registryLogins, busybo
   }
 
   return {
-    /** What the name referred to when it was last pulled; null if unknown or no longer there. Asks no registry. */
+    /**
+     * The image that the name referred to when it was last pulled; null if unknown or no longer on the engine. Asks no
+     * registry.
+     */
     async find({ organizationId, name }: BaseImageRequest, signal: AbortSignal): Promise<string | null> {
       if (imageId.test(name)) return findOwn({ organizationId, name }, signal)
       readImageName(name)

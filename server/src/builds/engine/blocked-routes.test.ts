@@ -24,7 +24,7 @@ const around = (more: Partial<Record<keyof NetworkLayout, string[]>>): NetworkLa
   }
 }
 
-/** True when the closest of the routes that hold an address is a closed one; the build's own network is open. */
+/** True when the most specific route for an address is a blocked one; the build's own network is open. */
 const isBlocked = (routes: string[], address: string): boolean => {
   const inside = (text: string) => subtract(network(address), [network(text)]).length === 0
   const bits = (text: string) => Number(text.split('/')[1])

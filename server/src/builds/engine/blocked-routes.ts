@@ -1,6 +1,6 @@
 /**
- * Where a build must not send anything: all addresses of this machine, what the engine uses for its networks now or
- * later, and link-local addresses, where clouds serve secrets. Pure: IPv4 networks as numbers.
+ * Networks that a build must not reach: all addresses of this machine, those that the engine uses for its networks now
+ * or later, and link-local addresses, where clouds serve secrets. Pure: IPv4 networks as numbers.
  */
 
 export interface Network {
@@ -36,7 +36,7 @@ export const widen = ({ base, bits }: Network, to: number): Network => {
 const holds = (outer: Network, inner: Network): boolean =>
   outer.bits <= inner.bits && widen(inner, outer.bits).base === outer.base
 
-/** What remains of a network without some others. */
+/** The rest of a network without some others. */
 export const subtract = (network: Network, others: readonly Network[]): Network[] => {
   const touching = others.filter((other) => holds(other, network) || holds(network, other))
   if (touching.length === 0) return [network]
@@ -47,8 +47,8 @@ export const subtract = (network: Network, others: readonly Network[]): Network[
 }
 
 /**
- * Those that no other one holds. A step can read its routes: a subnet of an environment must not be among them, so what
- * lies in a range that is blocked as a whole is not listed.
+ * The networks that are in no other one. A step can read its routes: a subnet of an environment must not be among
+ * them, so networks inside a range that is blocked as a whole are not listed.
  */
 const outermost = (networks: readonly Network[]): Network[] => {
   const distinct = [...new Map(networks.map((network) => [formatNetwork(network), network])).values()]
@@ -67,11 +67,11 @@ const environments: Pool = { pool: parseNetwork('10.192.0.0/10')!, bits: 22 }
 const always = ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32'].map((text) => parseNetwork(text)!)
 
 export interface NetworkLayout {
-  /** Of the build itself. */
+  /** The build's own network. */
   own: Network
   gateway: Network
   pools: readonly Pool[]
-  /** Of the engine's networks as they are. */
+  /** The engine's present networks. */
   networks: readonly Network[]
   /** This machine's own addresses. */
   addresses: readonly Network[]

@@ -1,7 +1,7 @@
 /**
  * The containers, volumes and network that a build creates on the engine, and its files on this machine. Ensures their
  * removal, even after our process is killed: their names are written to a file per build before they are created, and
- * those of files say what they are. Labels are not used, because the image would inherit them.
+ * names show the kind. Labels are not used, because the image would inherit them.
  */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
@@ -17,14 +17,14 @@ const fileSuffix = '.download'
 const ownName = /^slipway-build-[0-9a-f-]{36}$/
 
 export interface BuildLeftovers {
-  /** A name for what is about to be created. */
+  /** A name for an object that will be created. */
   name(kind: 'container' | 'volume' | 'network'): string
   /** Path of a file on this machine. */
   file(): string
   /** A container that the engine created and removes by itself. */
   add(id: string): void
   removeContainer(name: string): Promise<void>
-  /** Once no container has it. */
+  /** Call it once no container uses the volume. */
   removeVolume(name: string): Promise<void>
   /** Returns when everything has been removed. */
   end(): Promise<void>

@@ -1,6 +1,6 @@
 /**
- * The output of a build on its way to the deployment's log: scrubbed, capped, with the last lines kept for
- * the error. A line without an end, or a progress bar, takes only what is kept of it from the room of the whole log.
+ * The output of a build on its way to the deployment's log: scrubbed, capped, with the last lines kept for the error.
+ * A line without an end, or a progress bar, counts against the limit of the whole log only as far as it is kept.
  */
 import { createMasker } from './log-mask.ts'
 
@@ -21,7 +21,7 @@ export interface BuildLog {
   scrub(text: string): string
 }
 
-/** Text in any chunks without what is beyond the limit of its lines. */
+/** Cuts text, in any chunks, to the limit of its lines. */
 const createLineCut = () => {
   let room = maxLine - cutMark.length
   const cut = (part: string): string => {
@@ -49,7 +49,7 @@ export const createBuildLog = (secrets: readonly string[], onLog: (text: string)
   const pass = (text: string): void => {
     if (text === '') return
     tail += text
-    // Cut now and then only: each cut copies what stays.
+    // Cut rarely: each cut copies the rest.
     if (tail.length > 4 * tailChars) tail = tail.slice(-tailChars)
     const shown = cutLines(text)
     if (room === 0 || shown === '') return

@@ -1,7 +1,7 @@
 /**
  * The network of one build: its own bridge, and in it a holder container, whose network the steps share. Only the
- * holder has NET_ADMIN: before any step runs it blackholes the routes to what a build must not reach, and no step can
- * undo that. This works wherever the engine is. If it fails, the build fails.
+ * holder has NET_ADMIN: before any step runs it blackholes the routes to networks that a build must not reach, and no
+ * step can undo that. This works on any engine. If it fails, the build fails.
  */
 import { readFile } from 'node:fs/promises'
 import { networkInterfaces } from 'node:os'
@@ -65,7 +65,7 @@ const readResolvers = async (): Promise<Network[]> => {
 const linkLocal = parseNetwork('169.254.0.0/16')!
 const isLinkLocal = (address: Network): boolean => widen(address, 16).base === linkLocal.base
 
-/** Addresses of this machine, and the networks that it is in. */
+/** Addresses and networks of this machine. */
 const ownNetworks = () => {
   const found = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
   const four = found.filter(({ family, internal }) => family === 'IPv4' && !internal)

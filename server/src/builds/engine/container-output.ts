@@ -9,8 +9,9 @@ const bytesPerMs = 10_000
 const shortestPauseMs = 5
 
 /**
- * How long to wait (ms) after so many more bytes of one output: from the fifth megabyte on it is read at 10 MB/s.
- * The engine's and our own work with it is limited by no container: a step that prints without end would slow the API.
+ * Returns how long to wait (ms) after so many more bytes of one output: after the first four megabytes it is read at 10
+ * MB/s. No container limit applies to the engine's and our own work on output: a step that prints without end would
+ * slow the API.
  */
 export const createPace = () => {
   let free = freeBytes
@@ -56,7 +57,7 @@ export const createFrames = () => {
 export async function* readOutput(engine: Engine, id: string, signal: AbortSignal): AsyncGenerator<string> {
   const query = { stream: true, stdout: true, stderr: true }
   const stream = await engine.stream('POST', `/containers/${id}/attach`, { query, signal })
-  // Who leaves early closes it, which is no failure.
+  // A reader that leaves early closes it, which is not a failure.
   stream.on('error', () => {})
   try {
     await engine.call('POST', `/containers/${id}/start`, { signal, deadlineMs: 120_000 })
@@ -66,7 +67,7 @@ export async function* readOutput(engine: Engine, id: string, signal: AbortSigna
       const text = read(chunk)
       if (text !== '') yield text
       const ms = pauseAfter(chunk.length)
-      // Whoever else waits for us takes a turn: a step can print faster than we read.
+      // Other work of this process takes a turn: a step can print faster than we read.
       await (ms === 0 ? nextTurn() : pause(ms, undefined, { signal }))
     }
   } finally {

@@ -1,4 +1,4 @@
-/** Stops what fills the engine's disk before everything else on it fails. */
+/** Stops builds that fill the engine's disk before everything else on it fails. */
 import { statfs } from 'node:fs/promises'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -10,7 +10,7 @@ export interface DiskReserve {
   watch<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>
 }
 
-/** Megabytes that are free for others than root; null where the folder is not on this machine. */
+/** Megabytes available to users other than root; null if the folder is not on this machine. */
 const freeMb = async (folder: string): Promise<number | null> => {
   try {
     const { bavail, bsize } = await statfs(folder)
@@ -22,7 +22,7 @@ const freeMb = async (folder: string): Promise<number | null> => {
 
 interface DiskReserveParts {
   engine: Engine
-  /** Whether the engine runs on this machine: another's disk is not seen from here. */
+  /** Whether the engine runs on this machine: the disk of another machine cannot be read from here. */
   isLocal: boolean
   reserveMb: number
   /** For tests. */

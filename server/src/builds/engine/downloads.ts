@@ -14,7 +14,7 @@ import { isRedirect, redirectTarget } from '../../lib/net/redirects.ts'
 
 const maxRedirects = 10
 const algorithms: Record<string, number> = { sha256: 64, sha384: 96, sha512: 128 }
-/** What a URL whose path ends in nothing becomes, as in BuildKit. */
+/** The name for a URL whose path has no last part, as in BuildKit. */
 const unnamed = '__unnamed__'
 
 interface SavedFile {
@@ -24,7 +24,7 @@ interface SavedFile {
 
 /** An answer whose body was not read yet: it is saved or dropped. */
 export interface Download {
-  /** Differs when the content does; null if the server does not say. */
+  /** Changes with the content; null if the server sends none. */
   etag: string | null
   modifiedAt: Date
   /** Rejects with `build_failed` if it is too large, ends early, or has another checksum. */
@@ -42,7 +42,7 @@ export interface Checksum {
   hex: string
 }
 
-/** `sha256:…`; null for what is none. */
+/** `sha256:…`; null for other texts. */
 export const readChecksum = (text: string): Checksum | null => {
   const [, algorithm = '', hex = ''] = /^([a-z0-9]{1,10}):([0-9a-f]{1,128})$/.exec(text) ?? []
   return algorithms[algorithm] === hex.length && hex !== '' ? { algorithm, hex } : null
@@ -55,14 +55,14 @@ export const downloadName = (url: string): string => {
   try {
     decoded = decodeURIComponent(path)
   } catch {
-    // It is a name as it stands.
+    // It is used as the name unchanged.
   }
   // biome-ignore lint/suspicious/noControlCharactersInRegex: a name with them is no name
   const name = posix.basename(decoded).replaceAll(/[\u0000-\u001f\u007f]/g, '')
   return name === '' || name === '.' || name === '..' || Buffer.byteLength(name) > 255 ? unnamed : name
 }
 
-/** Without what may be a secret in its query. */
+/** Without its query, which may contain secrets. */
 const show = (url: string | URL): string =>
   String(url)
     .replace(/[?#].*$/s, '')

@@ -1,4 +1,4 @@
-/** What an engine of another machine can send of a build. */
+/** Answers that an engine on another machine can give to a build. */
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'

@@ -14,11 +14,11 @@ import type { BuildLeftovers } from './build-containers.ts'
 import type { BuildLog } from './build-log.ts'
 
 export interface PieceLine {
-  /** What the engine gets. */
+  /** The line that the engine gets. */
   text: string
-  /** What the log says of it; null for a line of our own. */
+  /** The line in the log; null for a line of our own. */
   display: string | null
-  /** Of its instruction in the file; null for a line of our own. */
+  /** Line of its instruction in the file; null for a line of our own. */
   line: number | null
 }
 
@@ -27,10 +27,10 @@ export interface Piece {
   /** Where the Dockerfile is in it. */
   dockerfile: string
   lines: PieceLine[]
-  /** Lines of the text in front of `lines`. */
+  /** Lines of the text before `lines`. */
   headLines: number
   buildArgs: Record<string, string>
-  /** For reading the context and the engine's first word. */
+  /** For reading the context until the engine's first message. */
   deadlineMs: number
 }
 
@@ -67,7 +67,7 @@ const shorten = (text: string): string => (text.length > 300 ? `${text.slice(0, 
 
 const isOfBuilder = (line: string): boolean => /^(Step \d| --->)/.test(line)
 
-/** What the programs of the step that failed have said. */
+/** The last output of the programs of the failed step. */
 const saidAtLast = (lines: readonly string[]): string[] =>
   lines.slice(lines.findLastIndex((line) => /^Step \d/.test(line)) + 1).filter((line) => !isOfBuilder(line))
 
@@ -88,7 +88,7 @@ export const buildFailure = (log: BuildLog, message: string, cause?: unknown): D
   })
 }
 
-/** The engine's words about our lines, told as words about the instructions as written. */
+/** Translates the engine's messages about our lines into messages about the instructions as written. */
 const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: string) => void) => {
   let isOurs = true
   let line: number | null = null
@@ -115,7 +115,7 @@ const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: str
 
 type Narrator = ReturnType<typeof createNarrator>
 
-/** What the engine says of an error, with the line of the file in place of the line of our text. */
+/** The engine's message about an error, with the line of the file instead of the line of our text. */
 const engineReason = ({ lines, headLines }: Piece, message: string, current: number | null): string => {
   const [, number, said] = /^dockerfile parse error(?: on)? line (\d{1,6}): (.*)$/is.exec(message.trim()) ?? []
   const line = number === undefined ? current : (lines[Number(number) - 1 - headLines]?.line ?? null)
@@ -148,8 +148,8 @@ const follow = async (
 }
 
 /**
- * Answers the image's id. Rejects with `build_failed`, or the signal's reason. `onWork` is called when something is not
- * in the engine's cache.
+ * Resolves to the image's id. Rejects with `build_failed`, or the signal's reason. `onWork` is called when a step is
+ * not in the engine's cache.
  */
 export const buildPiece = async (
   engine: Engine,

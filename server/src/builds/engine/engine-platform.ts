@@ -1,4 +1,4 @@
-/** What an engine builds for: its own platform; and what it knows. */
+/** The platform that an engine builds for, its own, and its abilities. */
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import type { Platform } from '../preparation/build-plan.ts'
 

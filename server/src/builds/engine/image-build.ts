@@ -98,7 +98,7 @@ interface ImageBuild {
   organizationId: string
   clusterId: string
   cacheScope: string
-  /** Nothing that was built before is used. */
+  /** Reuses no earlier result. */
   noCache: boolean
   plan: StagePlan
   /** The ids of the base images by name. */
@@ -108,13 +108,13 @@ interface ImageBuild {
     dockerfile: { name: string; text: string; shape?: ContextShape },
     signal: AbortSignal,
   ): Promise<{ tar: Readable }>
-  /** What steps may ask for as a secret, by name. */
+  /** Secrets that steps may request, by name. */
   secrets: Readonly<Record<string, string>>
   limits: StepLimits
   deadlineMs: number
 }
 
-/** Known to builds of the same organization and scope alone: the engine's own cache is not shared beyond them. */
+/** Known only to builds of the same organization and scope: the engine's own cache is not shared beyond them. */
 const cacheSecretOf = async (
   store: ImageStore,
   { organizationId, cacheScope }: Pick<ImageBuild, 'organizationId' | 'cacheScope'>,
@@ -156,7 +156,7 @@ const createTools = (
 
 /**
  * Returns the image's id. Rejects with `build_failed`, or the signal's reason once nothing of the build is running.
- * `later` gets what may continue afterwards: the removal of intermediate results.
+ * `later` gets work that may continue afterwards: the removal of intermediate results.
  */
 export const buildImage = async (
   parts: ImageBuildParts,
@@ -185,7 +185,7 @@ export const buildImage = async (
       ...{ engine, store, made, log, signal: both, stages },
       ...build,
       network,
-      // A secret that no layer was made with finds none.
+      // A secret that no layer was made with matches none.
       cacheSecret: build.noCache ? randomUUID() : await cacheSecretOf(store, build),
       ...{ downloads, knowsStartInterval: (await parts.platform(both)).knowsStartInterval },
       ...{ caches, usedCaches, tools: tools.volume, holderImage: parts.holderImage },

@@ -58,16 +58,16 @@ export const withPrelude = (words: string[], path: string | null): string[] =>
 export const exportLine = (name: string, value: string): string => `export ${name}=${quote(value)}\n`
 
 /**
- * The command of a step's container, so that an image made from it has its parent's: the engine fills in what the new
- * configuration leaves out from the container's. An image with a command and no entrypoint keeps `null` for the latter
- * only when the container has none either.
+ * The command of a step's container, so that an image made from it has its parent's: the engine takes fields that the
+ * new configuration leaves out from the container's. An image with a command and no entrypoint keeps `null` for the
+ * latter only when the container has none either.
  */
 export const commandOf = ({ Config }: ImageDetail, words: string[]) =>
   (Config?.Entrypoint ?? null) === null && (Config?.Cmd ?? []).length > 0
     ? { Entrypoint: null, Cmd: words }
     : { Entrypoint: words, Cmd: null }
 
-/** The configuration of the image that a step leaves: its parent's. */
+/** The configuration of the image after a step: its parent's. */
 export const configAfter = ({ Config }: ImageDetail) => {
   const config = Config ?? {}
   const isBare = (config.Entrypoint ?? null) === null && (config.Cmd ?? []).length === 0

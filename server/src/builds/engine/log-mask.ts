@@ -1,11 +1,11 @@
 /**
  * Removes known secret values from text that comes in chunks, even if a chunk boundary splits them. Pure. Whatever the
- * values and the text are, each character costs a bounded time: of a long value the beginning is recognized, and it is
- * masked for as long as the text goes on like it.
+ * values and the text are, each character costs a bounded time: a long value is recognized by its beginning, and
+ * masked for as long as the text continues like it.
  */
 
 const shortest = 6
-/** So much of a value is looked for; longer ones begin with a text of this length. */
+/** This much of a value is searched for; longer ones begin with a text of this length. */
 const headLength = 64
 const mask = '***'
 
@@ -36,11 +36,11 @@ const formsOf = (value: string): string[] => {
 interface Masker {
   /** The text that can be shown so far; the start of a possible secret is held back. */
   write(text: string): string
-  /** What was held back. */
+  /** Returns the text held back. */
   end(): string
 }
 
-/** Whether some head goes on after `text`; `heads` is sorted. */
+/** Whether some head continues after `text`; `heads` is sorted. */
 const isBeginning = (heads: readonly string[], text: string): boolean => {
   let [from, to] = [0, heads.length]
   while (from < to) {
@@ -96,7 +96,7 @@ const indexOf = (needles: readonly string[]): Index => {
   return { heads: heads.sort(byText), filter, buckets }
 }
 
-/** Values that the masked text may still go on like: those from `from` to `to`, which are alike up to `depth`. */
+/** Values that the masked text may still continue like: those from `from` to `to`, which are equal up to `depth`. */
 interface Inside {
   values: readonly string[]
   from: number
@@ -104,7 +104,10 @@ interface Inside {
   depth: number
 }
 
-/** The first of the values from `from` to `to` whose character at `depth` is at least `code`; one that has ended is below. */
+/**
+ * The first of the values from `from` to `to` whose character at `depth` is at least `code`; one that has ended counts
+ * as less.
+ */
 const firstWith = ({ values, from, to, depth }: Inside, code: number): number => {
   let [low, high] = [from, to]
   while (low < high) {
@@ -116,7 +119,10 @@ const firstWith = ({ values, from, to, depth }: Inside, code: number): number =>
   return low
 }
 
-/** Goes on through `text` from `at`, for as long as it is like one of the values; returns where it is not any more. */
+/**
+ * Advances through `text` from `at`, for as long as it equals one of the values; returns the position where it no
+ * longer does.
+ */
 const follow = (inside: Inside, text: string, at: number): number => {
   let end = at
   while (end < text.length) {
@@ -137,7 +143,7 @@ export const createMasker = (secrets: readonly string[]): Masker => {
   if (needles.length === 0) return { write: (text) => text, end: () => '' }
   const { heads, filter, buckets } = indexOf(needles)
 
-  /** What the text at a place is masked as, and where that ends; null if it is no secret. */
+  /** The values that match at a position, and where the match ends; null if it is not a secret. */
   const matchAt = (text: string, at: number, border: number): { inside: Inside; end: number } | null => {
     const bucket = buckets.get(text.slice(at, at + shortest))
     for (const length of bucket?.lengths ?? []) {
@@ -152,7 +158,10 @@ export const createMasker = (secrets: readonly string[]): Masker => {
   /** The text so far has ended within a masked value. */
   let inside: Inside | null = null
 
-  /** Masks what begins before `border`, and returns it with the place from which on nothing is shown yet. */
+  /**
+   * Masks secrets that begin before `border`, and returns the text with the position after which nothing may be shown
+   * yet.
+   */
   const pass = (text: string, border: number): [shown: string, at: number] => {
     let at = 0
     if (inside !== null) {
@@ -175,7 +184,7 @@ export const createMasker = (secrets: readonly string[]): Masker => {
         inside = match.inside
         return [shown, from]
       }
-      // The six characters that end before it belong to what is masked.
+      // The six characters that end before it are part of the masked text.
       end = from - 1
       hash = 0
     }

@@ -1,7 +1,7 @@
 /**
- * What a RUN mounts besides caches: files of the context and of images, secrets, and scripts. They stand in one volume
+ * Mounts of a RUN besides caches: files of the context and of images, secrets, and scripts. They are in one volume
  * that lives as long as the step; the step gets each of its entries by its path, never the volume. Promises that an
- * entry is a file or a folder of ours: a link would be followed by the engine's machine.
+ * entry is a file or a folder of ours: the engine's machine would follow a link.
  */
 import { extract, type Pack, pack } from 'tar-stream'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
@@ -9,13 +9,13 @@ import { readableOf } from '../../lib/tar-streams.ts'
 import type { BuildLeftovers } from './build-containers.ts'
 import type { HeldCache } from './step-caches.ts'
 
-/** Where it is in the image of its content, and in the container that fills it. */
+/** The folder in the image with its content, and in the container that fills it. */
 export const mountFolder = '/slipway-mount'
 const cacheFolder = '/slipway-cache'
 const neverStarted = ['/slipway-never-started']
 
 export interface OwnFile {
-  /** In the volume. */
+  /** Name in the volume. */
   name: string
   text: string
   uid: number
@@ -39,7 +39,7 @@ export interface MountVolume {
   remove(): Promise<void>
 }
 
-/** The kind of what is at a path of a container: `file`, `directory`, `symlink` …; null for nothing. */
+/** The type of the entry at a path of a container: `file`, `directory`, `symlink` …; null if there is none. */
 export const kindAt = async (
   engine: Engine,
   container: string,
@@ -50,7 +50,7 @@ export const kindAt = async (
     const stream = await engine.stream('GET', `/containers/${container}/archive`, { query: { path }, signal })
     try {
       const entries = extract()
-      // Whoever leaves early ends it, which is no failure.
+      // A reader that leaves early ends it, which is not a failure.
       entries.on('error', () => {})
       stream.on('error', (error) => entries.destroy(error))
       for await (const entry of stream.pipe(entries)) return entry.header.type ?? null

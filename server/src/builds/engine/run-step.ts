@@ -1,6 +1,6 @@
 /**
  * One RUN of a Dockerfile: our own container, with limits and few capabilities, and an image of the result. Knows no
- * Dockerfiles. What it creates is in the build's cleanup list before it is created.
+ * Dockerfiles. Everything it creates is in the build's cleanup list before it is created.
  */
 import { type Engine, EngineError } from '../../lib/docker/docker-engine.ts'
 import { explainExitCode } from '../../lib/exit-codes.ts'
@@ -8,9 +8,9 @@ import type { BuildLeftovers } from './build-containers.ts'
 import { readOutput } from './container-output.ts'
 import { commandOf, configAfter, type ImageDetail, withArgs, withPrelude } from './image-config.ts'
 
-/** Where the last of 4096 processes ends, Linux holds up everybody for up to 50 ms; of half as many, for 10. */
+/** When the last of 4096 processes ends, Linux blocks all others for up to 50 ms; with half as many, for 10. */
 const pidsLimit = 2048
-/** A quarter of what a service has: where processors are short, builds wait before what is running does. */
+/** A quarter of a service's: when processors are short, builds wait before services do. */
 const cpuShares = 256
 const maxComment = 4000
 const commitMs = 20 * 60_000
@@ -27,7 +27,7 @@ interface Step {
   networkMode: string
   limits: StepLimits
   mounts?: EngineMounts
-  /** A file in the container that is read by the shell before the command: variables that nothing else may see. */
+  /** A file in the container that the shell reads before the command: variables that nothing else may see. */
   preludePath?: string | null
 }
 
@@ -40,7 +40,7 @@ export interface EngineMounts {
 /** The step's command exited with a code other than 0, or could not be started. */
 export class StepFailed extends Error {}
 
-/** Of codes that say more than that it failed. */
+/** For codes with a meaning besides failure. */
 const meaningOf = (exitCode: number): string => (exitCode < 126 ? '' : `: ${explainExitCode(exitCode)}`)
 
 /** The engine's message for a failed command. */
@@ -99,7 +99,7 @@ const commit = async (
   return (await engine.call<{ Id: string }>('POST', '/commit', { query, body, signal, deadlineMs: commitMs })).Id
 }
 
-/** What the classic builder writes into an image's history. */
+/** The text that the classic builder writes into an image's history. */
 const commentOf = ({ words, args }: Step): string =>
   [
     ...(args.length === 0 ? [] : [`|${args.length}`, ...args.map(([name, value]) => `${name}=${value}`)]),
@@ -138,7 +138,7 @@ export const runStep = async (
   }
 }
 
-/** Of a container that is never started: an image is made from it. */
+/** For a container that is never started: an image is made from it. */
 export const bodyWithoutTriggers = (parent: ImageDetail) => ({
   Image: parent.Id,
   ...commandOf(parent, ['/slipway-never-started']),
@@ -156,7 +156,7 @@ interface ImageTool {
   limits: StepLimits
 }
 
-/** Nothing mounted here is left in the image: the engine makes this folder for each container. */
+/** Mounts in this folder leave nothing in the image: the engine creates it for each container. */
 const toolsFolder = '/dev/slipway-tools'
 
 /** Returns the id of the changed image. */

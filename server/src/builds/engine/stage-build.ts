@@ -1,7 +1,7 @@
 /**
- * Builds one stage of a Dockerfile, from its base to its image. It is split at each RUN: what is in between goes to the
- * engine as our own Dockerfile (stage-pieces.ts); a RUN is our own container. Variables get their values here, so that the
- * engine's age does not matter.
+ * Builds one stage of a Dockerfile, from its base to its image. It is split at each RUN: the parts in between go to
+ * the engine as our own Dockerfile (stage-pieces.ts); a RUN is our own container. Variables get their values here, so
+ * that the engine's age does not matter.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -111,7 +111,7 @@ const settingLine = (each: SettingInstruction, place: SettingPlace): SettingLine
   return plain(`${word} ${place.text.quoted(value)}`)
 }
 
-/** What the engine puts into every image without one. */
+/** The PATH that the engine sets in every image without one. */
 const usualPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 const addArg = (scene: BuildScene, state: StageState, at: ArgInstruction): void => {
@@ -177,13 +177,13 @@ const addNow = async (
 }
 
 const add = async (scene: BuildScene, planned: PlannedStage, state: StageState, each: Instruction): Promise<void> => {
-  // Values of a whole Dockerfile can take long: others have their turn.
+  // Expanding values of a whole Dockerfile can take long: other work gets a turn.
   await nextTurn()
   try {
     await addNow(scene, planned, state, each)
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
-    // It may contain the value of a variable that is a secret.
+    // It may contain the value of a secret variable.
     const { code, message, next, lines } = error
     const scrubbed = scene.log.scrub(message)
     throw scrubbed === message ? error : new DeploymentError(code, scrubbed, { next, lines })

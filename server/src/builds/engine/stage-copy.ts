@@ -1,7 +1,8 @@
 /**
- * COPY and ADD. What the engine's classic builder knows is a line of the next piece. What it does not know (`--chmod`,
- * `--exclude`, `--parents`, here-documents, patterns without a match, downloads) is a piece of its own: from the context,
- * its files are sent as the instruction wants them; from another image, that image is changed first (stage-from.ts).
+ * COPY and ADD. Forms that the engine's classic builder supports become a line of the next piece. Others (`--chmod`,
+ * `--exclude`, `--parents`, here-documents, patterns without a match, downloads) become a piece of their own: from the
+ * context, its files are sent as the instruction wants them; from another image, that image is changed first
+ * (stage-from.ts).
  */
 import { rm } from 'node:fs/promises'
 import { posix } from 'node:path'
@@ -102,7 +103,7 @@ const addLine = (scene: BuildScene, state: StageState, ready: ReadyCopy, parts: 
 
 const isPattern = (word: string): boolean => /[*?[]/.test(word)
 
-/** Null for what the engine does by itself. */
+/** Null for forms that the engine supports itself. */
 const shapeOf = ({ copy, mode, excludes, destination }: ReadyCopy, sources: readonly Source[]): ContextShape | null => {
   const paths = sources.flatMap((each) => (each.type === 'path' ? [each] : []))
   const files = sources.flatMap((each) => (each.type === 'heredoc' ? [{ name: each.name, text: each.text }] : []))
@@ -147,7 +148,7 @@ const saveAndCopy = async (
       ...{ name: downloadName(url), sizeBytes, read, modifiedAt: download.modifiedAt },
       mode: mode === null ? 0o600 : changeMode(mode, 0o600, false),
     }
-    // By a pattern, so that no character of its name means anything.
+    // By a pattern, so that no character of its name has a special meaning.
     const sources = [`/${ownFolder}/*`]
     addLine(scene, state, ready, { sources, unpacks: copy.unpack === true, display: `Downloaded ${sizeBytes} bytes` })
     await flush(scene, state, {
@@ -182,7 +183,7 @@ const addDownload = async (
   }
 }
 
-/** Downloads alone, and what is between them together. */
+/** Splits the sources into single downloads, and groups of the others between them. */
 const partsOf = (sources: readonly Source[]): Source[][] => {
   const parts: Source[][] = []
   for (const source of sources) {

@@ -1,6 +1,6 @@
 /**
- * COPY --from with options that the engine's classic builder does not know: the image that is copied from is changed
- * first, by programs of ours in a container of it.
+ * COPY --from with options that the engine's classic builder does not support: the source image is changed first, by
+ * programs of ours in a container of it.
  */
 import { posix } from 'node:path'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -30,13 +30,13 @@ const chmodScript = `mode=$1; shift; ${eachPath}
 "$0" find -H "$path" -xdev ! -type l -print0 | "$0" xargs -0 "$0" chmod "$mode" || exit 1
 done; done`
 
-/** `$1`: an expression for `find -regex` that is what the paths below a source may not be. */
+/** `$1`: an expression for `find -regex` that matches the excluded paths below a source. */
 const excludeScript = `rule=$1; shift; ${eachPath}
 [ -d "$path" ] || continue
 cd "$path" && "$0" find . -mindepth 1 -regex "$rule" -prune -exec "$0" rm -rf {} + || exit 1
 done; done`
 
-/** Pairs: the folder in front of what is kept, and the pattern in it. */
+/** Pairs: the folder before the kept part, and the pattern in it. */
 const parentsScript = `IFS=
 while [ $# -gt 0 ]; do root=$1; pattern=$2; shift 2
 cd "$root" || exit 1
@@ -65,7 +65,7 @@ export const excludeExpression = (pattern: string): string => {
   return `./${translated.join('')}`
 }
 
-/** The folder in front of `/./`, and what is kept. */
+/** The folder before `/./`, and the kept part. */
 const pairOf = (source: string): [string, string] => {
   const pivot = source.indexOf('/./', 1)
   if (source.includes('**')) throw failed('COPY --from with --parents cannot have ** in a source.')
@@ -73,7 +73,7 @@ const pairOf = (source: string): [string, string] => {
   return [posix.join('/', pivot === -1 ? '' : source.slice(0, pivot)), kept === '' ? '.' : kept]
 }
 
-/** A VOLUME of the image is not part of what a container of it leaves. */
+/** Files in a VOLUME of the image are not part of an image made from its container. */
 const refuseVolumes = (sources: readonly string[], volumes: readonly string[]): void => {
   const isBelow = (path: string, folder: string): boolean => `${path}/`.startsWith(folder === '/' ? '/' : `${folder}/`)
   for (const source of sources.map((each) => posix.resolve('/', each)))
@@ -93,7 +93,7 @@ const stepsOf = ({ sources, mode, excludes, parents }: CopyChanges): { script: s
 export const changesNothing = ({ mode, excludes, parents }: CopyChanges): boolean =>
   mode === null && excludes.length === 0 && !parents
 
-/** Id of the image to copy from, and what to copy of it. */
+/** Id of the image to copy from, and the paths to copy. */
 export const changedImage = async (
   scene: BuildScene,
   from: string,

@@ -1,7 +1,7 @@
 /**
- * What of a stage goes to the engine as our own Dockerfile: in pieces between its RUN steps, in which the base and every
- * COPY --from are ids, and every value is literal. Each piece repeats what earlier pieces declared and an image does not
- * store.
+ * The parts of a stage that the engine gets as our own Dockerfile: pieces between its RUN steps, in which the base and
+ * every COPY --from are ids, and every value is literal. Each piece repeats earlier declarations that an image does
+ * not store.
  */
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
@@ -31,7 +31,7 @@ export interface BuildScene {
   organizationId: string
   clusterId: string
   cacheScope: string
-  /** Nothing that was built before is used. */
+  /** Reuses no earlier result. */
   noCache: boolean
   /** See `ImageStore.cacheSecret`. */
   cacheSecret: string
@@ -40,11 +40,11 @@ export interface BuildScene {
   plan: StagePlan
   /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
-  /** Ids of the stages that are built, by their index. */
+  /** Ids of the built stages, by their index. */
   stages: Map<number, string>
   /** The build's context with a Dockerfile of ours in it; without `needsFiles`, that one alone. */
   context(text: string, needsFiles: boolean, shape?: ContextShape): Promise<{ tar: Readable; dockerfile: string }>
-  /** What steps may ask for as a secret, by name. */
+  /** Secrets that steps may request, by name. */
   secrets: Readonly<Record<string, string>>
   caches: StepCaches
   /** The volumes of caches that steps have used. */
@@ -58,7 +58,7 @@ export interface BuildScene {
   downloads: Downloads
   /** Whether the engine knows HEALTHCHECK --start-interval. */
   knowsStartInterval: boolean
-  /** Runs a step, monitored by what may abort it. */
+  /** Runs a step, with the monitors that may abort it. */
   watch<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>
 }
 
@@ -108,7 +108,7 @@ export const once = async (
 interface PendingLine extends PieceLine {
   word: string
   needsFiles: boolean
-  /** Values that have no place in the text: it names them. */
+  /** Values that cannot be written in the text: it refers to them by name. */
   values: Values
 }
 
@@ -119,7 +119,7 @@ export interface StageState {
   isOwn: boolean
   /** Values of the ARGs in scope. */
   args: Map<string, string>
-  /** Variables of the image with everything pending. */
+  /** Variables of the image including the pending lines. */
   env: Map<string, string>
   /** How many names of build arguments were given out. */
   names: number
@@ -142,7 +142,7 @@ export const originId = (scene: BuildScene, origin: Origin): string | null => {
   return id
 }
 
-/** What earlier pieces declared that an image does not store. */
+/** Earlier declarations that an image does not store. */
 const repeated = async (scene: BuildScene, state: StageState): Promise<string[]> => {
   const { pending, hasCommand, maintainer, image } = state
   const words = pending.map(({ word }) => word)
@@ -168,7 +168,7 @@ const flushNotes = ({ log }: BuildScene, state: StageState): void => {
   state.notes = []
 }
 
-/** Adds to what goes to the engine; it is logged after earlier entries. */
+/** Adds a line for the engine; it is logged after earlier entries. */
 export const push = (state: StageState, line: PendingLine & { display: string; line: number }): void => {
   if (line.text.length > maxLineChars)
     throw unreadable(line.line, `it is longer than ${maxLineChars} characters once its variables have their values.`)
@@ -191,7 +191,7 @@ interface FlushOptions {
   files?(dockerfile: string): Promise<{ tar: Readable; dockerfile: string }>
 }
 
-/** Sends what is pending to the engine. */
+/** Sends the pending lines to the engine. */
 export const flush = async (
   scene: BuildScene,
   state: StageState,

@@ -1,7 +1,7 @@
 /**
- * A RUN in its stage: what it mounts is prepared, the step runs, and of the mounts nothing stays in the image. Mounts are
- * made of volumes, as the engine's API has them: its BuildKit would share one cache among all organizations. The values
- * of secrets are in files of a volume that lives as long as the step; they are no part of what a step is known by.
+ * A RUN in its stage: prepares its mounts, runs the step, and leaves nothing of the mounts in the image. Mounts are
+ * made of volumes, through the engine's API: its BuildKit would share one cache among all organizations. The values of
+ * secrets are in files of a volume that lives as long as the step; they are not part of the step's cache key.
  */
 import { posix } from 'node:path'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -39,7 +39,7 @@ interface GivenSecret {
 const ofType = <T extends StepMount['type']>(mounts: readonly StepMount[], type: T) =>
   mounts.filter((mount): mount is Extract<StepMount, { type: T }> => mount.type === type)
 
-/** The image with what the binds show, from the context and from other images. */
+/** The image with the files of the binds, from the context and from other images. */
 const makeFiles = async (
   scene: BuildScene,
   { line }: RunInstruction,
@@ -85,13 +85,13 @@ export const prepareStep = async (
   return { ...at, mounts, files, secrets: giveSecrets(scene, mounts) }
 }
 
-/** What the result is known by; never the value of a secret. */
+/** The cache key of the result; never the value of a secret. */
 export const stepKey = ({ run, words, args, mounts, files }: StageStep): unknown =>
   mounts.length === 0 && !run.isOffline && run.script === null
     ? { words, args }
     : { words, args, mounts, files, isOffline: run.isOffline, script: run.script }
 
-/** What a step may run without is said in the log, also if its result is known. */
+/** A missing optional secret is reported in the log, also if the result is cached. */
 const giveSecrets = ({ secrets, log }: BuildScene, mounts: readonly StepMount[]): GivenSecret[] =>
   ofType(mounts, 'secret').flatMap((secret) => {
     const value = findSecret(secrets, secret.id)
@@ -129,7 +129,7 @@ const placeFiles = ({ run, secrets: given }: StageStep): Placed[] => {
   return placed.map(({ target, file }, index) => ({ target, file: { ...file, name: fileName(index) } }))
 }
 
-/** How mounts spread is the engine's choice: it has a rule for what is in its own folder. */
+/** Mount propagation is left to the engine, which has a rule for its own folder. */
 const bindOf = (Source: string, Target: string, ReadOnly: boolean) => ({ Type: 'bind', Source, Target, ReadOnly })
 
 const engineMounts = (
@@ -156,7 +156,7 @@ const engineMounts = (
   }
 }
 
-/** The places of mounts that the image lacks, with their folders, the deepest first: the engine makes them. */
+/** Mount points that the image lacks, with their folders, the deepest first: the engine creates them. */
 const findMissing = async (
   { engine, made }: BuildScene,
   { parent }: StageStep,

@@ -1,7 +1,8 @@
 /**
- * The volumes of `RUN --mount=type=cache`: each belongs to one scope of one organization (`BuildRequest.cacheScope`) on one engine. Promises that `locked` and
- * `private` hold between all servers, and that what an organization keeps stays below its limit between builds: the
- * longest unused go first, and those that nobody used for two weeks. If the process dies, a hold ends by itself.
+ * The volumes of `RUN --mount=type=cache`: each belongs to one scope of one organization (`BuildRequest.cacheScope`)
+ * on one engine. Promises that `locked` and `private` are respected by all servers, and that an organization's caches
+ * stay below its limit between builds: the longest unused are removed first, and those unused for two weeks. If the
+ * process dies, a hold expires.
  */
 import { createHash } from 'node:crypto'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
@@ -15,14 +16,14 @@ const holdMs = 60_000
 const renewMs = 15_000
 const pollMs = 300
 const maxIdleDays = 14
-/** Of one organization on one engine. */
+/** The most caches of one organization on one engine. */
 const maxCaches = 200
 const maxPrivate = 20
 
 export interface HeldCache {
   mount: CacheMount
   volume: string
-  /** It has just been made, and has no owner and mode yet. */
+  /** It was just created, and has no owner and mode yet. */
   isNew: boolean
 }
 
@@ -51,7 +52,7 @@ interface StepCacheParts {
   engine: Engine
   store: CacheStore
   clock: Clock
-  /** Of all caches of one organization together. */
+  /** For all caches of one organization together. */
   maxMb: number
 }
 
@@ -68,7 +69,7 @@ const createUsers = () => {
 
 type Users = ReturnType<typeof createUsers>
 
-/** What one step holds, renewed until it is released. */
+/** The holds of one step, renewed until they are released. */
 const createHolds = (store: CacheStore, clock: Clock) => {
   const holder = newId()
   const held = new Set<string>()
@@ -84,7 +85,7 @@ const createHolds = (store: CacheStore, clock: Clock) => {
   const renew = async (): Promise<void> => {
     for (;;) {
       await clock.sleep(renewMs, ended.signal)
-      // A hold that could not be renewed is another's only after a minute: the next turn may be in time.
+      // A hold that could not be renewed expires only after a minute: the next turn may be in time.
       for (const volume of held) await store.hold(volume, holder, holdMs).catch(() => false)
     }
   }
@@ -123,9 +124,9 @@ const isThere = async (engine: Engine, volume: string): Promise<boolean> => {
   }
 }
 
-/** Removes what is old, or too much. */
+/** Removes caches that are old, or exceed the limit. */
 const createTidy = ({ engine, store, maxMb }: StepCacheParts, users: Users) => {
-  /** False if a container has it. */
+  /** False if a container uses it. */
   const remove = async (volume: string): Promise<boolean> => {
     try {
       await ignoreGone(engine.call('DELETE', `/volumes/${volume}`))
@@ -159,14 +160,14 @@ export const createStepCaches = (parts: StepCacheParts) => {
 
   const open = async (owner: ImageOwner, mount: CacheMount, volume: string): Promise<HeldCache> => {
     await store.use(owner, volume)
-    // What a killed process wrote down was perhaps never made.
+    // The row may be from a killed process that never created the volume.
     const isNew = !(await isThere(engine, volume))
     if (isNew) await engine.call('POST', '/volumes/create', { body: { Name: volume } })
     return { mount, volume, isNew }
   }
 
   return {
-    /** The caches of a step, once they are its own as far as it asks for that. */
+    /** The caches of a step, held exclusively if it asks for that. */
     async take(
       owner: CacheOwner,
       mounts: readonly CacheMount[],
@@ -196,7 +197,7 @@ export const createStepCaches = (parts: StepCacheParts) => {
       }
     },
     tidy: createTidy(parts, users),
-    /** Notes its size; also of one that another server has forgotten meanwhile. */
+    /** Notes its size; also for a cache that another server has forgotten meanwhile. */
     async measure(owner: ImageOwner, volume: string, sizeKb: number): Promise<void> {
       await store.use(owner, volume)
       await store.measure(volume, sizeKb)

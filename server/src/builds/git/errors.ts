@@ -8,7 +8,7 @@ export const refMissing = (message: string): DeploymentError => new DeploymentEr
 
 const mostListed = 5
 
-/** `branch`: the name that was configured. `branches`: those that there are. */
+/** `branch`: the configured name. `branches`: the existing ones. */
 export const branchMissing = (branch: string, branches: readonly string[]): DeploymentError => {
   const more = branches.length > mostListed ? ` and ${branches.length - mostListed} more` : ''
   const there =
@@ -21,7 +21,7 @@ export const branchMissing = (branch: string, branches: readonly string[]): Depl
   return refMissing(`The repository has no branch ${branch} and no tag of this name.${there}`)
 }
 
-/** The same of a repository on this server itself. */
+/** The same for a repository on this server itself. */
 export const nothingPushed = (branch: string, branches: readonly string[]): DeploymentError =>
   branches.length > 0
     ? branchMissing(branch, branches)
@@ -35,7 +35,7 @@ const unreachable = (message: string, cause?: unknown): DeploymentError =>
 
 const denied = (message: string): DeploymentError => new DeploymentError('git_denied', message)
 
-/** What git says at its memory limit: its own messages, those of its threads and libraries. */
+/** Git's messages at its memory limit: its own, those of its threads and libraries. */
 const outOfMemory =
   /out of memory|cannot allocate memory|unable to create (?:threaded|thread)|mmap failed|malloc failed/i
 const tooMuchMemory = 'git needs more memory for this repository than SLIPWAY_GIT_MEMORY_MB allows.'

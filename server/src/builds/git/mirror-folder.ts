@@ -1,6 +1,7 @@
 /**
- * A bare repository on disk as a mirror: created atomically, cleaned of what a killed git left, measured. It belongs to
- * git's user, so everything in it is created and removed by that user; we only read, and never follow a link.
+ * A bare repository on disk as a mirror: created atomically, cleaned of leftovers of a killed git, measured. It
+ * belongs to git's user, so everything in it is created and removed by that user; we only read, and never follow a
+ * link.
  */
 import { randomBytes } from 'node:crypto'
 import { lstat, lutimes, readdir, rename } from 'node:fs/promises'

@@ -1,7 +1,7 @@
 /**
- * The room that mirrors take on this server: of each organization together, and on the disk, which is usually the
- * database's. Promises that what is fetched stops within moments at a limit, and that mirrors nobody has used for an
- * hour make room first: they can be fetched again. Counts what this process sees on disk, so nothing is lost with it.
+ * Limits the disk space of mirrors on this server: for each organization together, and on the disk, which is usually
+ * the database's. Promises that a fetch stops within moments at a limit, and that mirrors unused for an hour make room
+ * first: they can be fetched again. Counts the sizes that this process sees on disk, so nothing is lost with it.
  */
 import { lstat, readdir, statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -12,24 +12,24 @@ import type { Git } from './process.ts'
 
 const mb = 2 ** 20
 const pollMs = 250
-/** How long the sizes of mirrors that nothing is fetched into are remembered. */
+/** How long the sizes of mirrors without a fetch in progress are cached. */
 const freshMs = 60_000
-/** What a build reads of a mirror ends well before. */
+/** A build finishes reading a mirror well before that. */
 const unusedMs = 3_600_000
 
 export interface RoomLimits {
   /** For all mirrors of one organization; 0: no limit. */
   organizationMb: number
-  /** What stays free on the disk; 0: nothing. */
+  /** The space to keep free on the disk; 0: none. */
   reserveMb: number
-  /** What is said at the limit of an organization. */
+  /** The message at the limit of an organization. */
   sentence(wantedMb: number): string
 }
 
 export interface MirrorRoom {
   /**
-   * Runs what adds to a mirror. Rejects with `limit_reached` or `disk_full`, before it or while it runs; `check` may
-   * throw for the size of the mirror itself.
+   * Runs work that adds to a mirror. Rejects with `limit_reached` or `disk_full`, before it or while it runs; `check`
+   * may throw for the size of the mirror itself.
    */
   during<T>(
     mirror: string,
@@ -111,7 +111,9 @@ export const createMirrorRoom = ({ git, folder, limits, free = freeBytes }: Room
     if (bytes > most) throw new DeploymentError('limit_reached', limits.sentence(Math.ceil(bytes / mb)))
   }
 
-  /** Removes mirrors that nobody has used for a while, the longest unused first, until the owner has half of its room. */
+  /**
+   * Removes mirrors that have been unused for a while, the longest unused first, until the owner has half of its room.
+   */
   const makeRoom = async (owner: string, kept: string): Promise<void> => {
     let left = await sizes.all(owner, true)
     if (left < most) return

@@ -1,4 +1,4 @@
-/** Which URLs and branch names are passed to git. Pure: what passes here cannot be an option or another transport. */
+/** Which URLs and branch names are passed to git. Pure: an accepted one cannot be an option or another transport. */
 import { createHash } from 'node:crypto'
 
 export const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
@@ -20,12 +20,12 @@ export const isValidGitUrl = (text: string): boolean => {
   return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')
 }
 
-/** How an application names the repository that it has on this server itself. */
+/** The URL of an application's own repository on this server. */
 export const internalUrl = 'slipway:internal'
 
 /**
- * The URL of a source that is such a repository: made of the application's own id and never of what somebody sent, so
- * that nobody can name the repository of another one.
+ * The URL of a source that is such a repository: made from the application's own id and never from a request, so that
+ * no application can name the repository of another one.
  */
 export const internalUrlOf = (applicationId: string): string => `${internalUrl}/${applicationId}`
 

@@ -66,7 +66,7 @@ const openObjects = (git: Git, mirror: string, timeoutMs: number): Objects => {
   const { input, output } = git.talk(['--git-dir', mirror, 'cat-file', '--batch-command', '--follow-symlinks'], {
     timeoutMs,
   })
-  // A pending request gets the error; between requests nobody does.
+  // A pending request gets the error; between requests it is ignored.
   output.on('error', () => {})
   const taker = createTaker(output)
 

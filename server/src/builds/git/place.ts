@@ -1,7 +1,7 @@
 /**
- * What git works with: a separate user, limits, and folders that this user can reach. Promises that nothing that ran as
+ * Git's environment: a separate user, limits, and folders that this user can reach. Promises that nothing that ran as
  * that user can make root write, or change an owner, anywhere: the parent folder belongs to root, and the contents of
- * mirrors are only ever listed and removed. All of it can be recreated, so nothing doubtful is kept.
+ * mirrors are only ever listed and removed. All of it can be recreated, so anything doubtful is removed.
  */
 import { lstatSync } from 'node:fs'
 import { access, chmod, chown, constants, mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
@@ -27,7 +27,7 @@ interface GitPlace {
 }
 
 const name = 'git'
-/** Where earlier versions had them; what git created there as root is not used again. */
+/** Folders of earlier versions; files that git created there as root are not used again. */
 const formerNames = ['mirrors', 'git-home', 'samples']
 /** Next to the folders of a place in /var/lib: the link that points there. */
 const ownerFile = 'link'
@@ -83,7 +83,7 @@ const settle = async (dataDir: string, user: SystemUser): Promise<string> => {
   return folder
 }
 
-/** Creates a folder in `place`, which only we can write to: nobody else can create anything with its name. */
+/** Creates a folder in `place`, which only we can write to: no other user can create anything with its name. */
 const makeFolder = async (place: string, entry: string, mode: number, user: SystemUser): Promise<string> => {
   const path = join(place, entry)
   await mkdir(path, { recursive: true })
@@ -121,7 +121,7 @@ const makePlace = async (dataDir: string, log: Log): Promise<GitPlace> => {
 
 const opened = new Map<string, Promise<GitPlace>>()
 
-/** Creates what is missing, once per process. Rejects if we are root and the user cannot be created. */
+/** Creates missing parts, once per process. Rejects if we are root and the user cannot be created. */
 export const openGitPlace = (dataDir: string, log: Log): Promise<GitPlace> => {
   const path = resolve(dataDir)
   const place = opened.get(path) ?? makePlace(path, log)

@@ -1,7 +1,7 @@
 /**
- * Runs git: with our own environment (no configuration of the machine, no prompts, no hooks, no other transports), as a
- * separate user, and under limits. Its input was made by strangers: a git process that a repository has taken over, or
- * made to use up memory, has nothing to steal and is killed.
+ * Runs git: with our own environment (no configuration of the machine, no prompts, no hooks, no other transports), as
+ * a separate user, and under limits. Its input is untrusted: a git process that a repository has taken over, or made
+ * to use up memory, has nothing to steal and is killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { lstatSync } from 'node:fs'
@@ -65,9 +65,9 @@ export interface GitSetup {
   user?: SystemUser
   /** Path of util-linux' prlimit; without it there are no limits. */
   prlimit?: string | null
-  /** Of one process. */
+  /** For one process. */
   memoryMb?: number
-  /** Of one file, a pack for instance. */
+  /** For one file, such as a pack. */
   maxFileBytes?: number
   /**
    * Called with the process group of each child that `open` starts; the returned function is called when that has
@@ -84,14 +84,14 @@ const maxProcesses = 1024
 
 type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow' | 'input'> & {
   config?: GitConfig
-  /** In addition to what every git gets. */
+  /** In addition to the environment of every git process. */
   env?: Record<string, string>
 }
 
 interface TalkOptions {
   timeoutMs?: number
   config?: GitConfig
-  /** In addition to what every git gets. */
+  /** In addition to the environment of every git process. */
   env?: Record<string, string>
 }
 
@@ -198,7 +198,7 @@ export const createGit = (setup: GitSetup): Git => {
   }
 }
 
-/** The same git with more in the environment of each of its processes. */
+/** The same git with further variables in the environment of each of its processes. */
 export const withEnvironment = (git: Git, env: Record<string, string>): Git => ({
   run: (args, options = {}) => git.run(args, { ...options, env: { ...env, ...options.env } }),
   open: (args, options = {}) => git.open(args, { ...options, env: { ...env, ...options.env } }),

@@ -24,7 +24,7 @@ export interface RefsRequest {
 export type Refs = Map<string, string>
 
 const maxBytes = 1 << 24
-/** Listing references is quick work for a host: one that says nothing for so long is not working. */
+/** Listing references is quick work for a host: one that sends nothing for so long is not working. */
 const silenceMs = 20_000
 const maxKnown = 1000
 
@@ -80,7 +80,7 @@ const command = (names: readonly string[], format: string): Buffer =>
 
 type IsAsked = (ref: string) => boolean
 
-/** Whether a reference is among the names that were asked for: a host can list many more, and many can be asked for. */
+/** Whether a reference is among the requested names: a host can list many more, and many can be requested. */
 export const askedFor = (names: readonly string[]): IsAsked => {
   const whole = new Set(names)
   const beginnings = names.filter((name) => name.endsWith('/'))
@@ -104,7 +104,7 @@ const readRefs = async (stream: OutboundStream, names: readonly string[]): Promi
   return refs
 }
 
-/** What a host advertises: the format of its ids in version 2, else all its references. */
+/** A host's advertisement: the format of its ids in version 2, else all its references. */
 type Greeting = { format: string } | { refs: Refs }
 
 const readGreeting = async (stream: OutboundStream, names: readonly string[]): Promise<Greeting> => {

@@ -1,6 +1,6 @@
 /**
  * Access to git hosts: which URLs and names are allowed, with which credentials, and with which limits on time and
- * size. What it fetches goes into a mirror managed by git.ts.
+ * size. Fetched objects go into a mirror managed by git.ts.
  */
 import { readdir } from 'node:fs/promises'
 import { isIP } from 'node:net'
@@ -19,16 +19,16 @@ import type { Git, GitConfig } from './process.ts'
 import { askedFor, createRefs, type Refs } from './refs.ts'
 
 /**
- * `check` returns the only address that git may connect to; `open` connects by itself. Both reject what may not be
- * reached.
+ * `check` returns the only address that git may connect to; `open` connects by itself. Both reject addresses that are
+ * not allowed.
  */
 export type GitNetwork = Pick<Outbound, 'check' | 'open'>
 
-/** The repositories on this server itself, by the ids of their applications: nothing of them goes over the network. */
+/** The repositories on this server itself, by the ids of their applications: they are never read over the network. */
 export interface StoredRepositories {
   refs(id: string): Promise<Refs>
   /**
-   * Brings into this mirror what it lacks of a repository, each piece of it within `inRoom`. A code other than 0: the
+   * Adds the missing objects of a repository to this mirror, each piece within `inRoom`. A code other than 0: the
    * mirror must be made anew.
    */
   restore(
@@ -44,7 +44,7 @@ export interface GitLimits {
   /** For checking whether the commit's repository still exists. */
   askAgainMs: number
   fetchMs: number
-  /** Of a single mirror. */
+  /** Size of a single mirror. */
   maxBytes: number
 }
 
@@ -55,7 +55,7 @@ export const usualLimits: GitLimits = {
   maxBytes: 5 * 2 ** 30,
 }
 
-/** Rejects what must not be passed to git. */
+/** Rejects sources that must not be passed to git. */
 export const validate = ({ url, branch, commitId }: GitSource): void => {
   if (internalIdIn(url) === null && !isValidGitUrl(url))
     throw refused('The URL of the repository is not a plain https URL.')
@@ -76,7 +76,7 @@ const authorization = (source: GitSource, address: string): string | null => {
   return `Basic ${Buffer.from(`${known.username}:${known.password}`).toString('base64')}`
 }
 
-/** What git needs for one connection: the checked address, and the credentials for this URL only. */
+/** The configuration of git for one connection: the checked address, and the credentials for this URL only. */
 const connectionConfig = (source: GitSource, address: string): GitConfig => {
   const url = new URL(source.url)
   const config: [string, string][] = []
@@ -93,7 +93,7 @@ const [heads, tags] = ['refs/heads/', 'refs/tags/'] as const
 /** The commit of the branch of this name, else of the tag of this name; undefined without either. */
 export const headOf = (refs: Refs, name: string): string | undefined => refs.get(heads + name) ?? refs.get(tags + name)
 
-/** `branch main` or `tag v1`: what a name is in the repository. */
+/** `branch main` or `tag v1`: the kind of a name in the repository. */
 export const describeRef = (refs: Refs, name: string): string =>
   `${!refs.has(heads + name) && refs.has(tags + name) ? 'tag' : 'branch'} ${name}`
 
@@ -163,7 +163,7 @@ export const createRemote = (
     return readRefs({ url: source.url, headers, names, timeoutMs, signal })
   }
 
-  /** Headers with the source's credentials for another address; none where they may not go. */
+  /** Headers with the source's credentials for another address; none if they may not be sent there. */
   const authorize = async (source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>> => {
     const { organizationId, branch } = source
     const sent: GitSource = { organizationId, branch, url, ...credentialsFor(source, url) }
@@ -208,7 +208,7 @@ export const createRemote = (
     const config = connectionConfig(source, await addressOf(source, signal))
     const fixed = ['--quiet', '--no-tags', '--no-write-fetch-head', '--no-recurse-submodules', '--force']
     const all = ['--git-dir', mirror, 'fetch', ...fixed, ...args]
-    // It cleans up by itself, so that its mirror is measured without what is left of it.
+    // It cleans up by itself, so that its mirror is measured without leftovers.
     const work = async (within: AbortSignal): Promise<ExecResult> => {
       try {
         return await talk(git, source, all, limits.fetchMs, { config, signal: within })

@@ -1,4 +1,4 @@
-/** What a build needs to know about a commit, read from its mirror; links are followed only inside the repository. */
+/** The facts about a commit that a build needs, read from its mirror; links are followed only inside the repository. */
 import { createHash } from 'node:crypto'
 import { DeploymentError } from '../../lib/errors.ts'
 import {
@@ -80,7 +80,7 @@ const demand = (found: Found, kind: string, what: string, path: string): Item =>
 
 const demandId = (found: Found): string => ('id' in found ? found.id : '')
 
-/** What a build around a tool reads: the whole repository, and one file, whose text `make` gets. */
+/** The source of a build around a tool: the whole repository, and one file, whose text `make` gets. */
 export const readTreeFor = (
   { git, mirror, commitId, limits }: Reading,
   path: string | null,
@@ -116,7 +116,7 @@ const isPlainFile = async (git: Git, mirror: string, treeId: string, path: strin
   return /^100\d\d\d blob /.test((first as Buffer | undefined)?.toString('latin1', 0, 12) ?? '')
 }
 
-/** Rejects with `path_outside`, `dockerfile_missing`, or `build_refused` for what is too large. */
+/** Rejects with `path_outside`, `dockerfile_missing`, or `build_refused` for something too large. */
 export const readSourceTree = (reading: Reading, rootPath: string, dockerfilePath: string): Promise<SourceTree> => {
   const { git, mirror, commitId, limits } = reading
   const root = resolvePath(rootPath)

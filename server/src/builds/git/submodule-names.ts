@@ -1,6 +1,6 @@
 /**
- * What a `.gitmodules` file may name. Pure: the file was written by a stranger. A path stays inside the repository, and
- * a URL is a plain https or http address: nothing in it is an option, a file, a command or another transport.
+ * Names that a `.gitmodules` file may contain. Pure: the file is untrusted. A path stays inside the repository, and a
+ * URL is a plain https or http address: nothing in it is an option, a file, a command or another transport.
  */
 import { isValidBranch, isValidGitUrl } from './names.ts'
 
@@ -10,7 +10,7 @@ export interface Submodule {
   branch: string | null
 }
 
-/** Of a commit, on all levels. */
+/** For a commit, on all levels. */
 export const maxSubmodules = 100
 
 /** `name\nvalue` records of `git config -z --get-regexp`: the last value of a key counts. */
@@ -32,15 +32,15 @@ export const parseModules = (text: string): Submodule[] => {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused
 const unsafe = /[\u0000-\u001f\u007f\\]/
 
-/** Whether a path names something inside the repository, other than what is git's own. */
+/** Whether a path is inside the repository, and not one of git's own. */
 export const isInside = (path: string): boolean =>
   path.length <= 1024 &&
   !unsafe.test(path) &&
   path.split('/').every((part) => part !== '' && part !== '.' && part !== '..' && part.toLowerCase() !== '.git')
 
 /**
- * The web address of a repository that is named for SSH: `git@host:path` or `ssh://git@host/path`; null for all others.
- * At the host of `parent` it is found as that is (scheme and port), elsewhere by https.
+ * The web address of a repository that is named for SSH: `git@host:path` or `ssh://git@host/path`; null for all
+ * others. At the host of `parent` it uses that address's scheme and port, elsewhere https.
  */
 export const webAddress = (parent: string, url: string): string | null => {
   const [, host, path] =
@@ -57,8 +57,8 @@ const hasDots = (segments: readonly string[]): boolean =>
   segments.some((part) => part === '' || /^(?:\.|%2e){1,2}$/i.test(part))
 
 /**
- * The address of a submodule of the repository at `parent`; null if it may not be used. `./` and `../` in front are
- * relative to the parent's own address, as for git, and never leave its host.
+ * The address of a submodule of the repository at `parent`; null if it may not be used. A leading `./` or `../` is
+ * relative to the parent's own address, as for git, and never leaves its host.
  */
 export const submoduleUrl = (parent: string, url: string): string | null => {
   if (!/^\.{1,2}\//.test(url)) return isValidGitUrl(url) ? url : webAddress(parent, url)
@@ -75,7 +75,7 @@ export const submoduleUrl = (parent: string, url: string): string | null => {
   return isValidGitUrl(whole) ? whole : null
 }
 
-/** Only for hosts that hand out no commit by its id: then its branch is fetched. */
+/** Only for hosts that serve no commit by its id: then its branch is fetched. */
 export const branchesFor = ({ branch }: Submodule): string[] => {
   const named = branch !== null && isValidBranch(branch) ? [branch] : []
   return [...new Set([...named, 'main', 'master'])]

@@ -1,7 +1,7 @@
 /**
- * Downloads objects from an LFS server by its batch API, with our own client. Promises that credentials go only where
- * `authorize` sends them, that each address passes the policy for outgoing requests, and that nothing but an object's
- * own bytes is passed on: the caller compares their digest.
+ * Downloads objects from an LFS server by its batch API, with our own client. Promises that credentials are sent only
+ * where `authorize` allows, that each address passes the policy for outgoing requests, and that nothing but an
+ * object's own bytes is passed on: the caller compares their digest.
  * https://github.com/git-lfs/git-lfs/blob/main/docs/api/batch.md
  */
 import type { Readable } from 'node:stream'
@@ -15,18 +15,18 @@ import type { LfsPointer } from './pointer.ts'
 export type Wanted = Pick<LfsPointer, 'oid' | 'size'>
 
 export interface LfsServer {
-  /** Of the API, without a slash at its end. */
+  /** Address of the API, without a trailing slash. */
   endpoint: string
   open(request: StreamRequest): Promise<OutboundStream>
-  /** Headers with the credentials for an address; none where they may not go. */
+  /** Headers with the credentials for an address; none if they may not be sent there. */
   authorize(url: string): Promise<Record<string, string>>
 }
 
-/** Where an object is, as the server said. */
+/** The location of an object, from the server's answer. */
 interface Download {
   url: URL
   headers: Record<string, string>
-  /** The server's own credentials are part of it. */
+  /** The address contains the server's own credentials. */
   isAuthenticated: boolean
 }
 
@@ -37,7 +37,7 @@ const maxAnswerBytes = 4 << 20
 const maxHeaders = 20
 const maxRedirects = 3
 const silenceMs = 30_000
-/** They frame the request, or say to whom it is. */
+/** They frame the request, or set its destination. */
 const ownHeaders = new Set(
   'host connection content-length transfer-encoding te trailer upgrade expect keep-alive proxy-authorization'.split(
     ' ',
@@ -49,7 +49,7 @@ const askedAt = (url: string, headers: Readonly<Record<string, string>>): AskedH
   hasToken: headers.authorization !== undefined,
 })
 
-/** What was sent has not the size or the digest of its object. */
+/** The received bytes do not have the size or the digest of their object. */
 export const notTheObject = (): Error => refused('what was sent is not the content that the repository names.')
 
 async function* explained(body: Readable, asked: AskedHost): AsyncGenerator<Buffer> {
@@ -81,7 +81,7 @@ const openAt = async (server: LfsServer, request: StreamRequest & { headers: Rec
   }
 }
 
-/** Only what a header can be, from a server that could name anything. */
+/** Only valid header values: the server could send anything. */
 const headersOf = (value: unknown): Record<string, string> => {
   const entries = isObject(value) ? Object.entries(value) : []
   const usable = entries.flatMap(([name, text]) => {
@@ -108,7 +108,7 @@ const downloadOf = (entry: Json, endpoint: string, asked: AskedHost): Download =
   return { url, headers: headersOf(action.header), isAuthenticated: authenticated === true }
 }
 
-/** From https nothing leads to http. */
+/** An https address never redirects to http. */
 const isStep = (from: URL, to: URL): boolean =>
   (to.protocol === 'https:' || (to.protocol === 'http:' && from.protocol === 'http:')) && to.username === ''
 
@@ -118,7 +118,10 @@ const explainBatch = (asked: AskedHost, { status, headers }: OutboundStream): Er
   return explainStatus(asked, status, headers)
 }
 
-/** Asks where objects are, at most `mostPerBatch`. Each result opens one of them or throws why that is not possible. */
+/**
+ * Asks for the locations of objects, at most `mostPerBatch`. Each result opens one of them or throws why that is not
+ * possible.
+ */
 export const askBatch = async (
   server: LfsServer,
   wanted: readonly Wanted[],
@@ -145,7 +148,9 @@ export const askBatch = async (
   }
 }
 
-/** Headers of the answer go only to the origin that it named; our credentials only where it did not bring its own. */
+/**
+ * Headers of the answer are sent only to the origin that it named; our credentials only if it did not bring its own.
+ */
 const headersFor = async (server: LfsServer, { url, headers, isAuthenticated }: Download, target: URL) => {
   const given = target.origin === url.origin ? headers : {}
   if (isAuthenticated || headers.authorization !== undefined) return given

@@ -1,7 +1,7 @@
 /**
- * The commit that a build reads: that of the repository, with the contents of its LFS files in place of their pointers.
- * Only what the build's folder needs is fetched. Its id follows from its content, so a process that dies here begins
- * again and makes the same one.
+ * The commit that a build reads: that of the repository, with the contents of its LFS files in place of their
+ * pointers. Only files that the build's folder needs are fetched. Its id follows from its content, so a process that
+ * dies here begins again and makes the same one.
  */
 import { createHash } from 'node:crypto'
 import { isCommitId } from '../git/names.ts'
@@ -13,7 +13,7 @@ import { fetchLfsObjects, type LfsParts, type Owner } from './fetch.ts'
 import { findLfsFiles, type LfsFile, usesLfs } from './scan.ts'
 import { runImport } from './store.ts'
 
-/** What a build reads of a commit. */
+/** The part of a commit that a build reads. */
 export interface ContentPart {
   rootPath: string
   dockerfilePath: string
@@ -34,14 +34,14 @@ interface Base {
   owners: ReadonlyMap<string, Owner>
 }
 
-/** Where the commit made for a part is found again. */
+/** The reference of the commit made for a part. */
 export const refForPart = (baseId: string, part: ContentPart): string => {
   const { rootPath, dockerfilePath, isWhole } = part
   const name = JSON.stringify(isWhole ? [] : [rootPath, dockerfilePath])
   return `refs/slipway/complete/${baseId}/${createHash('sha256').update(name).digest('hex').slice(0, 32)}`
 }
 
-/** At most a moment of work on this thread; what is not judged by then is fetched. */
+/** At most a moment of work on this thread; files that are not compared by then are fetched. */
 const maxComparisons = 5_000_000
 
 const createIsIgnored = (text: string): ((path: string) => boolean) => {
@@ -58,7 +58,7 @@ const createIsIgnored = (text: string): ((path: string) => boolean) => {
   }
 }
 
-/** Whether the folder is one itself, and not behind a link. */
+/** Whether the folder is a real one, and not behind a link. */
 const isPlainFolder = async (git: Git, mirror: string, commitId: string, path: string): Promise<boolean> => {
   const args = ['--git-dir', mirror, '--literal-pathspecs', 'ls-tree', '-z', '--full-tree', '--end-of-options']
   const { code, stdout } = await git.run([...args, commitId, '--', path])
@@ -121,7 +121,7 @@ const writeCommit = async (
   await runImport(git, mirror, script, signal, { force: true })
 }
 
-/** The files of Git LFS among those that are needed, and their blobs by LFS id. `check` gets the size of each. */
+/** The needed files that are stored in Git LFS, and their blobs by LFS id. `check` gets the size of each. */
 const fetchNeeded = async (
   parts: LfsParts,
   { mirror, commitId, owners }: Omit<Base, 'committedAt'>,
@@ -139,8 +139,8 @@ const fetchNeeded = async (
 }
 
 /**
- * The blobs of those files of a commit that are stored with Git LFS, by path. Only with exclusive access to the mirror.
- * Rejects with a `DeploymentError`, or with what `check` throws for the size of a file.
+ * The blobs of a commit's files that are stored with Git LFS, by path. Only with exclusive access to the mirror.
+ * Rejects with a `DeploymentError`, or with the error that `check` throws for the size of a file.
  */
 export const lfsBlobs = async (
   parts: LfsParts,

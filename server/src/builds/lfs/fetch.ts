@@ -36,11 +36,11 @@ export const lfsEndpoint = (repository: string, configured: string | null): stri
 export interface LfsParts {
   git: Git
   open(request: StreamRequest): Promise<OutboundStream>
-  /** Headers with the source's credentials for another address; none where they may not go. */
+  /** Headers with the source's credentials for another address; none if they may not be sent there. */
   authorize(source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>>
-  /** Of a mirror with all that was fetched into it. */
+  /** Size of a mirror with everything fetched into it. */
   maxMirrorBytes: number
-  /** What all mirrors of the organization may take. */
+  /** The room for all mirrors of the organization. */
   room: Pick<MirrorRoom, 'during'>
   /** Mirrors that were just emptied for a commit: emptying them again would not make more room. */
   emptied: { get(key: string): string | undefined; set(key: string, text: string): void }
@@ -55,7 +55,7 @@ export interface Owner {
 const readMs = 30_000
 const maxConfigBytes = 65_536
 
-/** Of failures that are not about a file. */
+/** Failures that are not about a file. */
 const plainCodes: ReadonlySet<string> = new Set(['git_ref_missing', 'limit_reached', 'disk_full'])
 
 const megabytes = (bytes: number): string =>
@@ -101,7 +101,7 @@ const serverOf = async (
   }
 }
 
-/** A mirror has what was ever fetched into it: one without room is emptied once, and its commit fetched again. */
+/** A mirror has everything ever fetched into it: one without room is emptied once, and its commit fetched again. */
 const refuseWithoutRoom = async (
   { git, maxMirrorBytes, emptied }: LfsParts,
   mirror: string,
@@ -128,9 +128,9 @@ const refuseExtensions = (files: readonly LfsFile[]): void => {
 }
 
 /**
- * Fetches what the mirror lacks of these files of one repository. Only with exclusive access to the mirror. Returns the
- * blobs by LFS id. Rejects with a `DeploymentError` that names a file, or with `git_ref_missing` if the commit has to
- * be fetched again first.
+ * Fetches the missing contents of these files of one repository into the mirror. Only with exclusive access to the
+ * mirror. Returns the blobs by LFS id. Rejects with a `DeploymentError` that names a file, or with `git_ref_missing`
+ * if the commit has to be fetched again first.
  */
 export const fetchLfsObjects = async (
   parts: LfsParts,

@@ -1,4 +1,4 @@
-/** The small text file that a repository has in place of a file that is stored with Git LFS. Pure. */
+/** The small text file that replaces a file stored with Git LFS in a repository. Pure. */
 
 /** https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md */
 export interface LfsPointer {
@@ -15,7 +15,7 @@ export const pointerBytes = { least: 100, most: 1024 } as const
 
 const version = /^version (?:https:\/\/git-lfs\.github\.com\/spec\/v1|https:\/\/hawser\.github\.com\/spec\/v1)$/
 
-/** Null if it is none. */
+/** Null if it is not a pointer. */
 export const parsePointer = (content: Buffer): LfsPointer | null => {
   if (content.length < pointerBytes.least || content.length > pointerBytes.most) return null
   const [first = '', ...lines] = content.toString('latin1').trimEnd().split('\n')

@@ -1,4 +1,7 @@
-/** Finds the files of a tree that are stored with Git LFS. What git itself would leave alone is left alone here too. */
+/**
+ * Finds the files of a tree that are stored with Git LFS. Files that git itself would leave alone are left alone here
+ * too.
+ */
 
 import { ExecTimeout } from '../../lib/exec.ts'
 import { refused } from '../git/errors.ts'

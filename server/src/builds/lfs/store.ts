@@ -1,5 +1,5 @@
 /**
- * LFS objects in a mirror: blobs of git, each below a reference that has its LFS id. Promises that no object is there
+ * LFS objects in a mirror: blobs of git, each below a reference that has its LFS id. Promises that no object is stored
  * before its size and digest were compared. A process that dies here leaves a partial pack, which the next use of the
  * mirror removes.
  */
@@ -46,14 +46,14 @@ async function* checked(body: AsyncIterable<Buffer>, { oid, size }: Wanted, onEn
   onEnd(blob.digest('hex'))
 }
 
-/** Kills the program before its input ends: it would keep what it has of a pack. */
+/** Kills the program before its input ends: it would keep the received part of a pack. */
 const endAtOnce = async ({ output }: GitTalk): Promise<void> => {
   if (output.closed) return
   output.destroy()
   await once(output, 'close')
 }
 
-/** Runs `git fast-import` with a script; nothing of it is kept if the script throws. */
+/** Runs `git fast-import` with a script; nothing is kept if the script throws. */
 export const runImport = async (
   git: Git,
   mirror: string,
@@ -95,8 +95,8 @@ export const runImport = async (
 }
 
 /**
- * Downloads objects into one pack of the mirror and names each. `open` is called for one after the other. Returns their
- * blobs by LFS id.
+ * Downloads objects into one pack of the mirror and names each. `open` is called for one after the other. Returns
+ * their blobs by LFS id.
  */
 export const storeObjects = async (
   git: Git,

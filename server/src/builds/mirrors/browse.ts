@@ -44,11 +44,11 @@ interface Row {
   isLink: boolean
 }
 
-/** Throws for files that are too many or too large, before anything of them is read. */
+/** Throws for too many or too large files, before any of them is read. */
 type CheckSize = (bytes: number) => void
 
 const createFolders = ({ git, lfs, fetch, mirrorOf, locked }: Omit<BrowserParts, 'remote' | 'timeoutMs'>) => {
-  /** What is in a folder at the branch's head, at any depth. */
+  /** Lists a folder at the branch's head, at any depth. */
   const listFiles = async (source: GitSource, folder: string, signal: AbortSignal) => {
     const { git_commit_id: head } = await fetch(source, signal)
     const mirror = mirrorOf(source)
@@ -79,7 +79,7 @@ const createFolders = ({ git, lfs, fetch, mirrorOf, locked }: Omit<BrowserParts,
       return files
     })
 
-  /** The contents of files of a folder, those of Git LFS too. `createCheck` makes a check that has seen nothing yet. */
+  /** The contents of files of a folder, including Git LFS files. `createCheck` makes a fresh check. */
   const readFiles = async (
     source: GitSource,
     folder: string,
@@ -118,7 +118,7 @@ export const createBrowser = (parts: BrowserParts): Browser => {
     })
   }
 
-  /** Mirrors contain single commits until somebody asks for their history. */
+  /** Mirrors contain single commits until their history is requested. */
   const deepen = async (source: GitSource, mirror: string, commitId: string, count: number, signal: AbortSignal) => {
     const known = await readHistory(mirror, commitId, count)
     if (known.length >= count || !(await remote.isShallow(mirror))) return known
@@ -131,7 +131,7 @@ export const createBrowser = (parts: BrowserParts): Browser => {
     fetch(source, signal).then(
       () => true,
       (error: unknown) => {
-        // A commit that was pushed over may be gone at its host.
+        // A commit removed by a force push may be gone at its host.
         if (error instanceof DeploymentError && error.code === 'git_ref_missing') return false
         throw error
       },

@@ -1,5 +1,5 @@
 /**
- * Maintains mirrors: cleaned of what a killed git left before their first use, repaired when broken, repacked when
+ * Maintains mirrors: cleaned of leftovers of a killed git before their first use, repaired when broken, repacked when
  * full.
  */
 import type { GitSource } from '../builder.ts'

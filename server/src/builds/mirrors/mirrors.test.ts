@@ -163,7 +163,7 @@ test('heads of several branches are listed at once, and changes between commits 
     'weird "name" ü.txt',
   ])
   assert.deepEqual(await mirrors.changes(pushed, second, never), [])
-  // Pushed over, and collected by its host.
+  // Removed by a force push and garbage collected by its host.
   for (const gone of ['0'.repeat(40), 'f'.repeat(40), '--upload-pack=x'])
     assert.equal(await mirrors.changes(pushed, gone, never), null)
   await rejects(mirrors.heads({ ...source, url: server.url('missing') }, ['main'], never), 'git_denied')
@@ -294,7 +294,7 @@ test('the address policy is asked before git, and git connects to the checked ad
     /are not allowed/,
   )
   assert.deepEqual(server.requests, [])
-  // The name has no address anywhere: only the pin can lead to the server.
+  // The name resolves nowhere: only the pin can lead to the server.
   const pinned = await open({
     network: createOutbound({ allow: ['loopback'], resolve: async () => [{ address: '127.0.0.1' }] }),
   })

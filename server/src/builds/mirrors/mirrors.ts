@@ -1,7 +1,8 @@
 /**
  * Bare mirrors of git repositories, one per organization, URL and credentials. Promises that a returned commit is
- * complete with all its files, that git connects only to the checked address, and that nobody gets what the host would
- * not show them now. A killed fetch leaves locks and partial packs, which the next use of that mirror removes.
+ * complete with all its files, that git connects only to the checked address, and that an organization gets only what
+ * the host would show it now. A killed fetch leaves locks and partial packs, which the next use of that mirror
+ * removes.
  */
 import { join } from 'node:path'
 import { createKeyedLock, type KeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
@@ -52,10 +53,10 @@ export interface MirrorParts {
   log: Log
   clock: Clock
   limits?: Partial<GitLimits>
-  /** Without, mirrors have all the room that there is. */
+  /** Without limits, mirrors may use the whole disk. */
   room?: RoomLimits | undefined
   preparation?: Partial<PreparationLimits> | undefined
-  /** Those on this server itself; none without. */
+  /** Repositories on this server itself; absent: none. */
   stored?: StoredRepositories | undefined
 }
 
@@ -63,8 +64,8 @@ export interface Mirrors extends Browser {
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /**
-   * Brings into the mirror what a build of a fetched commit reads besides its own files: its submodules, and what the
-   * part has in Git LFS. Rejects with a `DeploymentError`.
+   * Fetches into the mirror everything that a build of a fetched commit reads besides its own files: its submodules,
+   * and the part's files in Git LFS. Rejects with a `DeploymentError`.
    */
   fetchContent(
     source: GitSource,
@@ -77,7 +78,7 @@ export interface Mirrors extends Browser {
   contentOf(source: GitSource, commitId: string, part: ContentPart): Promise<string>
   /** The path of this source's mirror, whether it exists or not. */
   mirrorOf(source: GitSource): string
-  /** Works with the mirror of a repository on this server, which has all that was pushed; one at a time for each. */
+  /** Works with the mirror of a repository on this server, which contains all pushes; one at a time for each. */
   withStored<T>(source: GitSource, signal: AbortSignal, work: (mirror: string, id: string) => Promise<T>): Promise<T>
   /** Rejects with `limit_reached` or `disk_full` when nothing more may be added to the mirror of this source. */
   demandRoom(source: GitSource, signal: AbortSignal): Promise<void>
@@ -141,10 +142,10 @@ interface ContentParts {
   untilClosed(signal: AbortSignal): AbortSignal
 }
 
-/** What a build of a commit reads: the repository's files, with those of its submodules and of Git LFS. */
+/** The content of a commit for a build: the repository's files, with those of its submodules and of Git LFS. */
 const createContent = (parts: ContentParts): Pick<Mirrors, 'fetchContent' | 'contentOf'> => {
   const { git, remote, lfs, limits, lock, mirrorOf, untilClosed } = parts
-  /** Commits that are complete by themselves, by the part of them. */
+  /** Commits without submodules and LFS files, by their part. */
   const plain = createMemory()
   const asked = { git, remote, askMs: limits.askAgainMs }
   const keyOf = (mirror: string, commitId: string, part: ContentPart) => JSON.stringify([mirror, commitId, part])
@@ -239,7 +240,7 @@ const createFetching = (parts: FetchingParts): Mirrors['fetch'] => {
     return last === undefined ? null : readCommit(mirror, last).catch(() => null)
   }
 
-  /** `from`: what the source's name is in the repository, for messages. */
+  /** `from`: the kind of the source's name in the repository, for messages. */
   const bring = async (
     source: GitSource,
     mirror: string,
@@ -270,8 +271,8 @@ const createFetching = (parts: FetchingParts): Mirrors['fetch'] => {
   }
 
   /**
-   * A commit that was fetched before is served again only to those who may still read the repository. If the host does
-   * not answer at all, it is enough that it once let the same organization read it with the same credentials.
+   * A commit that was fetched before is served again only if the repository may still be read. If the host does not
+   * answer at all, it is enough that it once let the same organization read it with the same credentials.
    */
   const askAgain = async (source: GitSource, known: Commit, mirror: string, signal: AbortSignal): Promise<Commit> => {
     try {
@@ -294,7 +295,7 @@ const createFetching = (parts: FetchingParts): Mirrors['fetch'] => {
     const tag = learnTag(mirror, refs, commitId, source.branch)
     if (source.commitId === undefined) heads.set(`${mirror} ${source.branch}`, commitId)
     if (last?.git_commit_id === commitId) return { ...last, tag }
-    // A given commit has already been looked for.
+    // A given commit has already been searched for.
     const there = source.commitId === undefined ? await readCommit(mirror, commitId) : null
     return there ?? bring(source, mirror, commitId, describeRef(refs, source.branch), signal)
   }

@@ -37,7 +37,7 @@ export interface SubmoduleParts {
 
 type Say = (text: string) => void
 
-/** Of a repository in the whole. */
+/** Position of a repository in the whole tree. */
 interface Position {
   depth: number
   folder: string
@@ -48,7 +48,7 @@ interface Work {
   mirror: string
   say: Say
   signal: AbortSignal
-  /** Of all levels. */
+  /** On all levels. */
   count: number
   owners: Map<string, Owner>
 }
@@ -66,7 +66,7 @@ const hasModules = async (objects: Objects, commitId: string): Promise<boolean> 
   return text !== ''
 }
 
-/** Runs git to its end; what it prints, or the sentence of its failure. `none` is the code for nothing found. */
+/** Runs git to its end; returns its output, or the sentence of its failure. `none` is the code for nothing found. */
 const run = async (git: Git, args: string[], none = 0): Promise<string> => {
   const { code, stdout, stderr } = await git.run(args, { timeoutMs: readMs, maxOutput: 1 << 20 })
   if (code === none) return stdout
@@ -92,7 +92,7 @@ const commitAt = async ({ parts: { git }, mirror }: Work, commitId: string, path
 const isThere = ({ parts: { git }, mirror }: Work, commitId: string): Promise<boolean> =>
   withObjects(git, mirror, readMs, async (objects) => (await objects.look([commitId]))[0]?.kind === 'commit')
 
-/** A commit that is there already is used again only by those who may still read its repository. */
+/** An existing commit is reused only if its repository may still be read. */
 const bring = async (work: Work, source: GitSource, commitId: string): Promise<void> => {
   const { parts, mirror, signal } = work
   const { remote, askMs } = parts
@@ -127,7 +127,7 @@ const failed = (path: string, error: unknown): unknown =>
       )
     : error
 
-/** A branch is named only where the host hands out no commit by its id. */
+/** A branch is named only where the host serves no commit by its id. */
 const bringFrom = async (work: Work, source: GitSource, module: Submodule, commitId: string): Promise<void> => {
   const branches = branchesFor(module)
   for (const [index, branch] of branches.entries())
@@ -140,7 +140,7 @@ const bringFrom = async (work: Work, source: GitSource, module: Submodule, commi
     }
 }
 
-/** `folder`: where the parent is in the whole, with a slash at its end unless it is the whole. */
+/** `folder`: the parent's folder in the whole tree, with a trailing slash unless it is the top. */
 const fetchOne = async (
   work: Work,
   parent: GitSource,

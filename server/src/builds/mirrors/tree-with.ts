@@ -3,7 +3,7 @@ import { isCommitId } from '../git/names.ts'
 import type { Git } from '../git/process.ts'
 
 const timeoutMs = 30_000
-/** Of one folder's list. */
+/** The size of one folder's list. */
 const maxListBytes = 2 ** 24
 
 /** Records `<mode> <type> <id>\t<name>`; bytes as latin1, because names may be anything. */
@@ -37,7 +37,7 @@ const writeFolder = async (git: Git, mirror: string, records: readonly string[])
 const nameIn = (record: string): string => record.slice(record.indexOf('\t') + 1)
 
 /**
- * The id of `tree` (an id, or `<commit>^{tree}`) with the trees of `added` at their paths, each in place of what is
+ * The id of `tree` (an id, or `<commit>^{tree}`) with the trees of `added` at their paths, each replacing the entry
  * there. A path whose folders are not all in the tree is left out.
  */
 export const treeWith = async (

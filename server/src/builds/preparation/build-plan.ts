@@ -1,20 +1,20 @@
-/** Which stages a build needs, and what each starts and copies from. Pure. */
+/** The stages that a build needs, and the images that each starts and copies from. Pure. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { ArgInstruction, Dockerfile, Instruction, Stage } from './dockerfile.ts'
 import { valueIn } from './dockerfile.ts'
 import { unreadable } from './dockerfile-lines.ts'
 import { secretId } from './run-mounts.ts'
 
-/** Where files come from: nothing, an earlier stage, or an image by its name. */
+/** The origin of files: nothing, an earlier stage, or an image by its name. */
 export type Origin = { from: 'scratch' } | { from: 'stage'; index: number } | { from: 'image'; name: string }
 
 export interface PlannedStage {
   index: number
   stage: Stage
   base: Origin
-  /** Of each COPY --from, by its step. */
+  /** Origins of each COPY --from, by its step. */
   copies: Map<number, Origin>
-  /** Of each bind mount with `from`, by the step of its RUN and its place there (`mountKey`). */
+  /** Origins of each bind mount with `from`, by the step of its RUN and its place there (`mountKey`). */
   mounts: Map<string, Origin>
   platform: string | null
 }
@@ -22,13 +22,13 @@ export interface PlannedStage {
 export interface StagePlan {
   file: Dockerfile
   buildArgs: Record<string, string>
-  /** Values of the ARG instructions in front of the first FROM, and what BuildKit says of platforms. */
+  /** Values of the ARG instructions before the first FROM, and BuildKit's arguments about platforms. */
   globals: Map<string, string>
-  /** Those that are needed, in their order; the last one is wanted. */
+  /** The needed ones, in their order; the last one is the target. */
   stages: PlannedStage[]
 }
 
-/** What the engine builds for: nothing else is built. */
+/** The engine's platform: nothing else is built. */
 export interface Platform {
   os: string
   architecture: string
@@ -39,7 +39,7 @@ export const usualPlatform: Platform = Object.freeze({ os: 'linux', architecture
 
 export const mountKey = (step: number, index: number): string => `${step}.${index}`
 
-/** The arguments that BuildKit declares by itself: here, what builds and what is built for are the same. */
+/** The arguments that BuildKit declares by itself: here, the platforms of build and target are the same. */
 const platformArgs = ({ os, architecture, variant }: Platform): [string, string][] => {
   const name = [os, architecture, ...(variant === '' ? [] : [variant])].join('/')
   return ['TARGET', 'BUILD'].flatMap((side): [string, string][] => [
@@ -88,7 +88,7 @@ const originOf = (from: string, line: number, index: number, names: Map<string, 
   return { from: 'stage', index: Number(from) }
 }
 
-/** What an instruction reads from, by keys of `PlannedStage`. */
+/** The origins that an instruction reads from, by keys of `PlannedStage`. */
 const findOrigins = (each: Instruction, find: (from: string) => Origin, planned: PlannedStage): void => {
   if (each.kind === 'copy' && each.from !== null) planned.copies.set(each.step, find(each.from))
   if (each.kind !== 'run') return

@@ -1,6 +1,6 @@
 /**
- * Lists the files of a context before any of them is read. Promises the names of what belongs in it, or an error for
- * the limit that it exceeds; its own memory is bounded by those limits.
+ * Lists the files of a context before any of them is read. Promises the names of all files that belong in it, or an
+ * error for the limit that it exceeds; its own memory is bounded by those limits.
  */
 import { createHash } from 'node:crypto'
 import type { Git } from '../git/process.ts'
@@ -16,7 +16,7 @@ import {
 } from '../preparation-limits.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
 
-/** Names of this many bytes together are held at most. */
+/** Names of this many bytes together are kept in memory at most. */
 const maxNameBytes = 64 * 2 ** 20
 
 const show = (path: string): string => JSON.stringify(path.length > 80 ? `${path.slice(0, 77)}...` : path)
@@ -102,11 +102,11 @@ const createCount = (limits: PreparationLimits) => {
   }
 }
 
-/** Counts what is kept of a context, and throws the sentence of a limit that it passes. */
+/** Counts the files of a context, and throws the sentence of a limit that they exceed. */
 export const createKeptCount = (limits: PreparationLimits): ((entry: { size: number }) => void) =>
   createCount(limits).keep
 
-/** Long names are held by their hash. */
+/** Long names are stored as their hash. */
 const keyOf = (path: string): string =>
   path.length <= 128 ? path : `\0${createHash('sha256').update(path).digest('base64')}`
 
@@ -114,7 +114,7 @@ export interface Names {
   has(path: string): boolean
 }
 
-/** The names of what belongs in the context: everything except what .dockerignore excludes, plus `always`. */
+/** The names of the files in the context: everything except files that .dockerignore excludes, plus `always`. */
 export const scanContext = async (
   git: Git,
   tree: SourceTree,

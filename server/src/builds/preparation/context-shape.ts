@@ -1,6 +1,6 @@
 /**
- * What one COPY with more than the engine knows makes of its context: other modes, files left out, files of its own,
- * folders kept (`--parents`). The engine's own COPY then copies what is there. Pure.
+ * Changes the context for one COPY with options that the engine does not support: other modes, files left out, files
+ * of its own, folders kept (`--parents`). The engine's own COPY then copies the result. Pure.
  */
 import { posix } from 'node:path'
 import { refusePreparation } from '../preparation-limits.ts'
@@ -10,19 +10,19 @@ import { parseIgnoreFile } from './ignore-file.ts'
 export interface ContextShape {
   /** Paths and patterns in the context. */
   sources: string[]
-  /** Patterns for what is left out, relative to each source. */
+  /** Patterns for excluded files, relative to each source. */
   excludes: string[]
-  /** What the sources match, with its folders, is all that there is: in `ownFolder`. */
+  /** The context contains only the files that match the sources, with their folders, below `ownFolder`. */
   parents: boolean
-  /** What becomes of the mode of every file and folder; null as they are. */
+  /** The change of the mode of every file and folder; null: none. */
   mode: FileMode | null
   /** Files of our own, below `ownFolder`. */
   files: { name: string; text: string }[]
-  /** Whether `nothingFolder` is there. */
+  /** Whether `nothingFolder` exists. */
   hasNothing: boolean
 }
 
-/** Where a shaped context has what is not of the repository. */
+/** The folder in a shaped context for files that are not from the repository. */
 export const ownFolder = '.slipway.copy'
 /** An empty folder: a source that always matches and copies nothing. */
 export const nothingFolder = '.slipway.nothing'
@@ -43,7 +43,7 @@ interface Source {
   /** Path of an entry relative to this source; null if it does not belong to it. */
   within(parts: readonly string[]): string[] | null
   matches(path: string): boolean
-  /** Folders in front of what `--parents` keeps. */
+  /** The number of folders before the part that `--parents` keeps. */
   dropped: number
 }
 
@@ -78,7 +78,7 @@ export const createRename = ({ sources, excludes, parents }: ContextShape): Rena
     read.some(({ within }) => {
       const inside = within(parts)
       if (inside === null) return false
-      // A file that is a source itself goes by its own name; a folder is not left out of itself.
+      // A file that is a source itself is matched by its own name; a folder is not excluded from itself.
       if (inside.length === 0) return !isFolder && isExcluded(parts.at(-1)!)
       return isExcluded(inside.join('/'))
     })

@@ -28,7 +28,7 @@ interface KeyParts {
   dockerfilePath: string | null
   targetStage: string | null
   buildArgs: Record<string, string>
-  /** Base image → its id on the engine, null where it is not there. */
+  /** Base image → its id on the engine, null if it is not there. */
   bases: [name: string, id: string | null][]
 }
 
@@ -78,7 +78,7 @@ export interface OwnDockerfile {
 interface Copying {
   archive: Readable
   target: Pack
-  /** What the tar is read from: it says when it has had enough for now, which entries without content do not. */
+  /** The source of the tar: it signals backpressure, which entries without content do not. */
   out: PassThrough
   kept: Names
   count: (entry: { size: number }) => void
@@ -127,8 +127,8 @@ const copyEntries = async ({ archive, target, out, kept, count }: Copying, tree:
 }
 
 /**
- * The context as a tar. Looks through it first and rejects with `build_refused` when it is too large; the stream fails
- * with that too should more come than was seen, and when the archive cannot be read to its end.
+ * The context as a tar. Scans it first and rejects with `build_refused` when it is too large; the stream fails with
+ * that too if more arrives than was scanned, and when the archive cannot be read to its end.
  */
 export const openContext = async (
   git: Git,

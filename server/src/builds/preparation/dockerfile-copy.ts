@@ -1,4 +1,4 @@
-/** COPY and ADD: what they read, and with what options. Pure. */
+/** COPY and ADD: their sources and options. Pure. */
 import { posix } from 'node:path'
 import { type Common, type Flags, isOn, one, readFlags, reading, readWords, refuseFlags } from './dockerfile-flags.ts'
 import { type Escape, refused, unreadable } from './dockerfile-lines.ts'
@@ -14,7 +14,7 @@ export interface CopyInstruction extends Common {
   /** As written, with variables; so are `chmod`, `checksum`, `excludes` and `words`. */
   chown: string | null
   chmod: string | null
-  /** Of a download: `sha256:…`. */
+  /** For a download: `sha256:…`. */
   checksum: string | null
   /** Patterns. */
   excludes: string[]
@@ -37,14 +37,14 @@ const isGitAddress = (source: string): boolean =>
 const gitRefused = 'is the address of a git repository: clone it in a RUN step, or make it a submodule and use COPY.'
 
 /**
- * What COPY reads, by a source whose variables have their values: a path that no engine can take for an address. As in
+ * The source of a COPY, once its variables have values: a path that no engine can mistake for an address. As in
  * BuildKit, `..` does not lead above the folder of the build: it is left out.
  */
 export const copiedSource = (source: string): CopySource => ({
   ...{ type: 'path', path: posix.join('/', source), written: source },
 })
 
-/** What ADD reads. Rejects with `build_refused` for a git repository. */
+/** The source of an ADD. Rejects with `build_refused` for a git repository. */
 export const addedSource = (source: string, line: number): CopySource => {
   if (isGitAddress(source)) throw refused(line, `ADD ${source.slice(0, 100)} ${gitRefused}`)
   return /^https?:\/\//i.test(source) ? { type: 'download', url: source } : copiedSource(source)
@@ -56,7 +56,7 @@ const readCopyWords = (rest: string, { line }: Common): string[] => {
   return words
 }
 
-/** What can be said before variables have values. */
+/** Checks that need no values of variables. */
 const checkWords = ({ word, words, chown, chmod, line }: CopyInstruction, sign: Escape): void => {
   for (const each of [...words, chown ?? '', chmod ?? '']) checkWord(each, sign)
   for (const each of words.slice(0, -1)) {
@@ -90,7 +90,7 @@ export const readCopy = (word: 'COPY' | 'ADD', text: string, common: Common, sig
     throw refused(common.line, 'COPY --from accepts only the literal name of a stage or an image, without variables.')
   // A layer that depends on nothing before it is an optimization: the files are the same.
   isOn(flags, 'link', common)
-  // It acts on git repositories alone, which are refused.
+  // It applies to git repositories alone, which are refused.
   isOn(flags, 'keep-git-dir', common)
   const copy: CopyInstruction = {
     ...{ ...common, kind: 'copy', word, from, words: readCopyWords(rest, common) },

@@ -13,7 +13,7 @@ const firstWord = (text: string): [word: string, end: number] => {
 /** `--mount="type=cache,target=/x"` is the flag without its quotes. */
 const withoutQuotes = (flag: string): string => flag.replaceAll(/"([^"]*)"|'([^']*)'/g, '$1$2')
 
-/** Flags in front of an instruction's words, and how words are read so that a mistake names its line. Pure. */
+/** Flags before an instruction's words, and reading words so that an error names its line. Pure. */
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { BadWord } from './bad-word.ts'
 import { unreadable } from './dockerfile-lines.ts'
@@ -25,7 +25,7 @@ export interface Common {
   line: number
   /** On one line, otherwise as written. */
   text: string
-  /** That follow the line. */
+  /** The here-documents after the line. */
   heredocs?: Heredoc[]
 }
 
@@ -34,7 +34,7 @@ const maxFlags = 50
 
 export type Flags = Map<string, string[]>
 
-/** Flags in front of an instruction's words: literal, one a name but for those that may be `repeated`. */
+/** Flags before an instruction's words: literal, at most one for each name, except for `repeated` ones. */
 export const readFlags = (rest: string, { line }: Common, repeated = ''): { flags: Flags; rest: string } => {
   const flags: Flags = new Map()
   let left = rest
@@ -68,7 +68,7 @@ export const isOn = (flags: Flags, name: string, { line }: Common): boolean => {
   return value !== 'false'
 }
 
-/** A word's meaning; says which line has none. */
+/** The meaning of a word; an error names its line. */
 export const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => {
   try {
     return read()
@@ -78,7 +78,7 @@ export const reading = <T>({ line }: Pick<Common, 'line'>, read: () => T): T => 
   }
 }
 
-/** A JSON array of words; null for what is none, which is a shell's then. */
+/** A JSON array of words; null for other texts, which are commands for a shell. */
 export const readWords = (text: string, line: number): string[] | null => {
   let parsed: unknown
   try {

@@ -1,6 +1,6 @@
 /**
  * The lines of a Dockerfile joined to one instruction each, as the classic builder joins them. Pure and linear: a text
- * is read character by character or by whole lines, never with an expression that could go back.
+ * is read character by character or by whole lines, never with an expression that could backtrack.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import { BadWord } from './bad-word.ts'
@@ -10,7 +10,7 @@ export type Escape = '\\' | '`'
 
 interface JoinedLine {
   text: string
-  /** Of its first line, from 1. */
+  /** Number of its first line, from 1. */
   line: number
   /** The here-documents that follow it. */
   heredocs: Heredoc[]
@@ -33,13 +33,14 @@ const directiveOf = (line: string): { name: string; value: string } | null => {
   return /^[a-zA-Z][a-zA-Z0-9]*$/.test(name) ? { name: name.toLowerCase(), value: text.slice(equals + 1).trim() } : null
 }
 
-/** The frontend of Docker itself, whatever its version: what it reads is read here. Others would be programs. */
+/** Docker's own frontend, whatever its version: its syntax is read here. Others would be programs. */
 const ownSyntax = /^(docker\.io\/)?docker\/dockerfile(-upstream)?(:[a-z0-9._-]{1,60})?(@sha256:[0-9a-f]{64})?$/
 
 /**
- * Builders disagree about directives: which exist, and whether an unknown one ends the list. So only those that mean
- * the same to all are accepted: `# syntax=docker/dockerfile…`, which asks for what is built anyway, `# check=`, which
- * is about warnings, and `# escape=`. What only looks like one further down is a comment.
+ * Builders disagree about directives: which exist, and whether an unknown one ends the list. So only those with one
+ * meaning everywhere are accepted: `# syntax=docker/dockerfile…`, which requests the syntax that is supported anyway,
+ * `# check=`, which is about warnings, and `# escape=`. Lines further down that only look like a directive are
+ * comments.
  */
 const readDirectives = (lines: string[]): Escape => {
   let sign: Escape = '\\'
@@ -64,7 +65,7 @@ const readDirectives = (lines: string[]): Escape => {
   return sign
 }
 
-/** True when the line goes on in the next one; a doubled sign is a sign. */
+/** True when the line continues on the next one; a doubled escape sign is a literal sign. */
 const goesOn = (trimmed: string, sign: Escape): boolean => trimmed.endsWith(sign) && trimmed.at(-2) !== sign
 
 const refuseControls = (text: string, line: number): void => {
@@ -74,7 +75,7 @@ const refuseControls = (text: string, line: number): void => {
   }
 }
 
-/** The lines of a here-document from `start` to its end, and the place of the line behind it. */
+/** The lines of a here-document from `start` to its end, and the index of the line after it. */
 const readHeredoc = (raw: string[], start: number, name: string, chomp: boolean): { content: string; next: number } => {
   for (let at = start; at < raw.length; at += 1) {
     const line = raw[at]!.replace(/\r$/, '')
@@ -98,7 +99,7 @@ const findHeredocs = (text: string, line: number): HeredocWord[] => {
   }
 }
 
-/** Instructions on one line each; comments and empty lines are gone. */
+/** Instructions on one line each; comments and empty lines are removed. */
 export const joinLines = (text: string): { sign: Escape; lines: JoinedLine[] } => {
   if (text.length > maxChars) throw new DeploymentError('build_refused', 'The Dockerfile is larger than 256 kB.')
   const raw = (text.startsWith('\uFEFF') ? text.slice(1) : text).split('\n')

@@ -1,7 +1,7 @@
 /**
  * Words of an instruction and the values of `$names` in them, as BuildKit's shell words: quotes group, the escape sign
- * takes the next character as it is, and `${name…}` may have the operators `-`, `+`, `?`, `#`, `%` and `/`. Pure. The
- * time is linear in the text but for patterns, whose comparisons are limited.
+ * makes the next character literal, and `${name…}` may have the operators `-`, `+`, `?`, `#`, `%` and `/`. Pure. The
+ * time is linear in the text except for patterns, whose comparisons are limited.
  */
 import { BadWord } from './bad-word.ts'
 import type { Escape } from './dockerfile-lines.ts'
@@ -13,10 +13,10 @@ const isDigit = (char: string | undefined): boolean => char !== undefined && /^\
 /** One of these alone is the name of a parameter of the shell, which has no value here. */
 const shellParameters = '@*#?-$!0'
 const maxDepth = 10
-/** Of all values in a word: names that hold twice what the last one held would grow without end. */
+/** Limit for all values in a word: names that each double the previous value would grow without end. */
 const maxValueChars = 65_536
 
-/** Words at blanks, quotes and escapes left in them. */
+/** Splits at blanks; quotes and escapes are kept. */
 export const splitWords = (text: string, sign: Escape): string[] => {
   const words: string[] = []
   let start = -1
@@ -50,7 +50,7 @@ const nameAt = (text: string, at: number): string => {
   return text.slice(at, end)
 }
 
-/** Of `${name-other}` and its likes; with a colon an empty value counts as none. */
+/** The value of `${name-other}` and its variants; with a colon an empty value counts as none. */
 const chosenValue = (name: string, operator: string, value: string | undefined, other: string): string => {
   const hasColon = operator.startsWith(':')
   const isPresent = value !== undefined && !(hasColon && value === '')
@@ -72,7 +72,7 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     return value
   }
 
-  /** The text up to `stop`, which is passed. Its escapes stay in it if it is a pattern. */
+  /** The text up to `stop`, which is consumed. Its escapes are kept if it is a pattern. */
   const operand = (name: string, stop: string, depth: number, isPattern = false): string => {
     const found = read(stop, depth + 1, isPattern)
     if (text[at] !== stop) throw new BadWord(`\${${name}…} has no ${stop}`)

@@ -1,7 +1,7 @@
 /**
- * Parses a Dockerfile strictly: the instructions of Docker's own builders, and nothing else. The engine never sees this text;
- * it gets instructions that we write from the result. Pure. Rejects with `build_failed` if it is not a Dockerfile, and
- * with `build_refused` if it would reach further than a build may.
+ * Parses a Dockerfile strictly: the instructions of Docker's own builders, and nothing else. The engine never sees
+ * this text; it gets instructions that we write from the result. Pure. Rejects with `build_failed` if it is not a
+ * Dockerfile, and with `build_refused` if it would reach further than a build may.
  */
 import { type CopyInstruction, readCopy } from './dockerfile-copy.ts'
 import { type Common, type Flags, one, readFlags, reading, readWords, refuseFlags } from './dockerfile-flags.ts'
@@ -19,7 +19,7 @@ export interface ArgInstruction extends Common {
 
 export interface RunInstruction extends Common {
   kind: 'run'
-  /** Of the exec form; null for a shell's. */
+  /** The words of the exec form; null for the shell form. */
   argv: string[] | null
   command: string
   mounts: RunMount[]
@@ -73,7 +73,7 @@ const maxLine = 60_000
 const maxStages = 200
 const unsupported = 'is not supported.'
 
-/** The command of a RUN with its here-documents: as BuildKit gives it to the shell. */
+/** The command of a RUN with its here-documents: as BuildKit passes it to the shell. */
 const withHeredocs = (rest: string, heredocs: Heredoc[]): Pick<RunInstruction, 'command' | 'script'> => {
   const [first] = heredocs
   if (first === undefined) return { command: rest, script: null }
@@ -139,7 +139,7 @@ const splitKeyword = (text: string): [word: string, rest: string] => {
   return end === -1 ? [text.toUpperCase(), ''] : [text.slice(0, end).toUpperCase(), text.slice(end).trim()]
 }
 
-/** What goes to the engine must end where it ends here. */
+/** The end of an instruction must be the same for the engine as here. */
 const refuseOpen = ({ text, line }: Common, sign: Escape): void => {
   if (text.endsWith(sign)) throw unreadable(line, `it ends with ${sign}.`)
   if (text.length > maxLine) throw unreadable(line, `it is longer than ${maxLine} characters.`)
@@ -159,7 +159,7 @@ const readInstruction = (common: Common, sign: Escape): Instruction => {
   return { ...common, kind: 'setting', word, rest, setting: readSetting(word, rest, common, sign) }
 }
 
-/** The instruction that an ONBUILD keeps for later: one that reads nothing but the context. */
+/** The instruction that an ONBUILD stores for later: one that reads nothing but the context. */
 const readTrigger = (text: string, common: Common, sign: Escape): Instruction => {
   const [word] = splitKeyword(text)
   if (word === 'ONBUILD' || word === 'FROM' || word === 'MAINTAINER')
@@ -228,7 +228,7 @@ export const parseDockerfile = (text: string): Dockerfile => {
   return file
 }
 
-/** Instructions for a stage that somebody else begins: each on one line. */
+/** Instructions for a stage that is begun elsewhere: each on one line. */
 export const readFragment = (text: string): string[] => {
   const { sign, lines } = joinLines(text)
   if (sign !== '\\') throw refused(1, 'a fragment cannot have directives.')
@@ -249,7 +249,7 @@ export const declaredArgs = ({ globals, stages }: Dockerfile): string[] => {
   return [...new Set(all.flatMap((each) => (each.kind === 'arg' ? each.args.map(([name]) => name) : [])))]
 }
 
-/** The values of `variables` that the Dockerfile asks for, sorted by name. */
+/** The values of `variables` that the Dockerfile declares, sorted by name. */
 export const pickBuildArgs = (file: Dockerfile, variables: Record<string, string>): Record<string, string> =>
   Object.fromEntries(
     declaredArgs(file)
@@ -257,7 +257,7 @@ export const pickBuildArgs = (file: Dockerfile, variables: Record<string, string
       .flatMap((name) => (Object.hasOwn(variables, name) ? [[name, variables[name]!]] : [])),
   )
 
-/** A word's value; says which line cannot be read. */
+/** A word's value; an error names the line. */
 export const valueIn = (
   at: Pick<Common, 'line'>,
   word: string,

@@ -21,7 +21,7 @@ test('modes in symbols change files and folders as chmod does without a umask', 
         [0o644, 0o755, 0o600].map((bits) => [each, bits] as const),
       )) {
         chmodSync(path, mode)
-        // The shell of a umask of 0: without it, `+w` would be less than it says.
+        // A shell with a umask of 0: otherwise `+w` would set fewer bits.
         execFileSync('/bin/sh', ['-c', 'umask 0; exec chmod -- "$1" "$2"', 'sh', text, path])
         const change = readFileMode(text)
         const made = octal(changeMode(change, mode, path === inner))

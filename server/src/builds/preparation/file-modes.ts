@@ -9,7 +9,7 @@ interface ModeClause {
   bits: string
 }
 
-/** All of the mode, or what changes of it. */
+/** The whole mode, or changes of it. */
 export type FileMode = number | ModeClause[]
 
 const shifts: Record<string, number> = { u: 6, g: 3, o: 0 }
@@ -36,7 +36,7 @@ export const readFileMode = (text: string): FileMode => {
   })
 }
 
-/** The same, for the chmod of a shell: each clause names whose bits it changes. */
+/** In the syntax of a shell's chmod: each clause names whose bits it changes. */
 export const showFileMode = (mode: FileMode): string =>
   typeof mode === 'number'
     ? mode.toString(8).padStart(4, '0')

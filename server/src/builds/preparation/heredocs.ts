@@ -1,13 +1,13 @@
 /**
- * Here-documents of a Dockerfile: `RUN <<EOF`, `COPY <<-"EOF" /x`. Which words begin one is what BuildKit says of them:
- * a word of RUN, COPY or ADD in shell form that is nothing but the operator and a name. Pure and linear.
+ * Here-documents of a Dockerfile: `RUN <<EOF`, `COPY <<-"EOF" /x`. As in BuildKit, a word begins one if it is a word
+ * of RUN, COPY or ADD in shell form that consists of the operator and a name. Pure and linear.
  */
 import { BadWord } from './bad-word.ts'
 import { splitWords } from './dockerfile-words.ts'
 
 export interface Heredoc {
   name: string
-  /** Whether variables in it have their values: not if any of the name was quoted. */
+  /** Whether its variables are expanded: not if any part of the name was quoted. */
   expand: boolean
   /** Whether tabs at the beginning of lines are left out (`<<-`). */
   chomp: boolean
@@ -44,5 +44,5 @@ export const heredocsIn = (text: string): HeredocWord[] => {
   return found
 }
 
-/** What it holds, without the tabs of `<<-`. */
+/** Its content, without the tabs of `<<-`. */
 export const heredocText = ({ content, chomp }: Heredoc): string => (chomp ? content.replaceAll(/^\t+/gm, '') : content)

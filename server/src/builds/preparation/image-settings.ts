@@ -1,7 +1,7 @@
 /**
- * Instructions that only set something in the image: ENV, LABEL, EXPOSE, VOLUME, WORKDIR, USER, STOPSIGNAL, HEALTHCHECK
- * and those that are passed on as they are. Read here as BuildKit reads them, so that an engine with an older parser
- * gets nothing that it does not know. Pure.
+ * Instructions that only set something in the image: ENV, LABEL, EXPOSE, VOLUME, WORKDIR, USER, STOPSIGNAL,
+ * HEALTHCHECK and those that are passed on as they are. Read here as BuildKit reads them, so that an engine with an
+ * older parser gets only syntax that it supports. Pure.
  */
 import { type Common, type Flags, one, readFlags, reading, readWords, refuseFlags } from './dockerfile-flags.ts'
 import { type Escape, unreadable } from './dockerfile-lines.ts'
@@ -39,7 +39,7 @@ const readPairs = (word: string, rest: string, { line }: Common, sign: Escape): 
 
 const durationUnits: Record<string, number> = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
-/** Milliseconds of a duration like `1m30s`; null for what is none. */
+/** Milliseconds of a duration like `1m30s`; null for other texts. */
 const readDuration = (text: string): number | null => {
   if (/^[+-]?0$/.test(text)) return 0
   if (text.length > 60 || !/^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+$/.test(text)) return null
@@ -50,7 +50,7 @@ const readDuration = (text: string): number | null => {
 
 const durations = ['interval', 'timeout', 'start-period', 'start-interval']
 
-/** Null for an option that is not there, or that says 0: then the default applies. */
+/** Null for a missing option, or one that is 0: then the default applies. */
 const healthOption = (flags: Flags, name: string, { line }: Common): string | null => {
   const value = one(flags, name)
   if (value === null || value === '') return null
@@ -99,7 +99,7 @@ const wordsOf = (setting: Setting): string[] => {
   return setting.type === 'value' ? [setting.value] : []
 }
 
-/** Rejects with `build_failed` what has no meaning whatever its variables are. */
+/** Rejects with `build_failed` an instruction that is invalid whatever its variables are. */
 export const readSetting = (word: string, rest: string, common: Common, sign: Escape): Setting => {
   const setting = readUnchecked(word, rest, common, sign)
   if (rest === '' && setting.type !== 'text') throw unreadable(common.line, `${word} has no arguments.`)

@@ -58,7 +58,7 @@ interface PlainError {
   lines: string[]
 }
 
-/** A job ends in `read`, `end` or `failed`; then comes `idle`, once nothing of it is running. */
+/** A job ends in `read`, `end` or `failed`; `idle` follows once nothing of it is running. */
 export type FromWorker =
   | { kind: 'read'; prepared: Prepared }
   | { kind: 'opened' }
@@ -80,9 +80,7 @@ const notFetched = new DeploymentError('git_ref_missing', 'The commit was not fe
 /** The location of our copies is not revealed. */
 const withoutPaths = (text: string): string => text.replace(/'?\/\S*/g, '…')
 
-/**
- * If git fails to read a repository, the repository is at fault: what git knows of it was checked when it was fetched.
- */
+/** If git fails to read a repository, the repository is at fault: its objects were checked when it was fetched. */
 const explain = (error: unknown): unknown => {
   if (!(error instanceof GitFailed)) return error
   if (/not a git repository/i.test(error.stderr)) return notFetched

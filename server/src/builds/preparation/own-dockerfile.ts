@@ -1,5 +1,5 @@
 /**
- * A Dockerfile of ours in a context, unseen by its COPY instructions: the engine takes a Dockerfile out of the context
+ * A Dockerfile of ours in a context, unseen by its COPY instructions: the engine removes a Dockerfile from the context
  * once it has read it, where .dockerignore names it. Where the repository has no .dockerignore, ours names itself too.
  */
 

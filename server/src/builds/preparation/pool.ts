@@ -1,7 +1,7 @@
 /**
  * The threads that prepare builds. Promises each job its own thread that has not been ended, fair turns between
- * organizations, of which none gets all threads, and a warm thread for the usual build. Reports why a thread died. Does
- * not know what a job is.
+ * organizations, of which none gets all threads, and a warm thread for the usual build. Reports why a thread died.
+ * Does not know the jobs.
  */
 import { Worker } from 'node:worker_threads'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
@@ -34,7 +34,7 @@ interface Thread {
 }
 
 const program = new URL('./worker.ts', import.meta.url)
-/** Of one thread; its buffers come on top. */
+/** For one thread; its buffers come on top. */
 const usualHeapMb = 256
 /** A thread that does not end a canceled job by then is killed. */
 const patienceMs = 20_000
@@ -89,8 +89,8 @@ interface Waiting {
 }
 
 /**
- * Removes who is next from `waiting`: the organization that holds the fewest threads, and among those the one waiting
- * longest; the last thread is reserved for another one.
+ * Removes the next job from `waiting`: of the organization that holds the fewest threads, and among those the one
+ * waiting longest; the last thread is reserved for another one.
  */
 const takeNext = (waiting: Waiting[], held: ReadonlyMap<string, number>, size: number): Waiting | undefined => {
   const most = Math.max(1, size - 1)

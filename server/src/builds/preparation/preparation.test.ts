@@ -34,7 +34,7 @@ after(async () => {
 
 await server.createRepository('plain')
 await server.commit('plain', { Dockerfile: 'FROM scratch\nARG A\n', large: Buffer.alloc(8 * 2 ** 20, 'x') }, 'plain')
-/** Takes seconds to be looked through. */
+/** Takes seconds to scan. */
 const folder = 'a'.repeat(200)
 const files = Object.fromEntries(Array.from({ length: 300 }, (_, index) => [`${folder}/${folder}${index}`, '']))
 await server.createRepository('heavy')

@@ -1,7 +1,8 @@
 /**
- * Reads what a build needs from a repository and makes its context, in separate threads: whatever a repository
- * contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of time, memory
- * and size. Knows no engines or images. If the process dies, nothing is left except what git finishes by itself.
+ * Reads the facts about a repository that a build needs and makes its context, in separate threads: whatever a
+ * repository contains, the server's own thread is not blocked. Promises a result or one sentence within the limits of
+ * time, memory and size. Knows no engines or images. If the process dies, nothing is left except git processes that
+ * finish by themselves.
  */
 import { Readable } from 'node:stream'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
@@ -40,7 +41,10 @@ interface PreparationRequest {
 }
 
 export interface Preparation {
-  /** What a build of this commit needs. Rejects with `dockerfile_missing`, `path_outside`, `build_refused`. */
+  /**
+   * The facts about this commit that a build needs. Rejects with `dockerfile_missing`, `path_outside`,
+   * `build_refused`.
+   */
   read(what: PreparationRequest, signal: AbortSignal): Promise<PreparedSource>
   /**
    * The context as a tar, with our own Dockerfile text under its name in it. Rejects with `build_refused` when it is
@@ -56,7 +60,7 @@ interface PreparationParts {
   limits?: Partial<PreparationLimits>
   /** Threads at a time. */
   threads: number
-  /** Of one thread. */
+  /** For one thread. */
   heapMb?: number
   clock: Clock
 }
@@ -73,7 +77,7 @@ const after = (clock: Clock, ms: number, work: () => void): (() => void) => {
   return () => off.abort()
 }
 
-/** The server ended the thread of a job, which nobody has to know: another thread does it again. */
+/** The server ended the thread of a job; another thread repeats it without an error. */
 class ThreadEnded extends Error {
   constructor() {
     super('the thread that prepared the build was ended')
@@ -169,7 +173,7 @@ export const createPreparation = (parts: PreparationParts): Preparation => {
     async read(what, signal) {
       const mirror = parts.mirrorOf(what.source)
       const name = JSON.stringify([mirror, what.commitId, what.rootPath, what.dockerfilePath, what.tool])
-      // A commit never changes: what was read of it stays valid.
+      // A commit never changes: its cached facts stay valid.
       const before = known.get(name)
       if (before !== undefined) return before
       const { tree, dockerfile } = await readNow(mirror, what, signal)

@@ -1,6 +1,6 @@
 /**
- * `RUN --mount=…` of a Dockerfile: what is written, and what it means once variables have values. Pure. Where a mount
- * may be, and that nothing of it can reach outside of its container, is decided here.
+ * `RUN --mount=…` of a Dockerfile: the options as written, and their meaning once variables have values. Pure. Decides
+ * where a mount may be, and that it reaches nothing outside its container.
  */
 import { posix } from 'node:path'
 import { BadWord } from './bad-word.ts'
@@ -11,7 +11,7 @@ export interface RunMount {
   type: MountType
   /** By their main name, as written, with variables; a flag without a value is `true`. */
   options: Readonly<Record<string, string>>
-  /** Of a bind: stage or image, as written; null for the context. */
+  /** For a bind: stage or image, as written; null for the context. */
   from: string | null
 }
 
@@ -45,7 +45,7 @@ export interface SecretMount extends Owned {
   type: 'secret'
   /** Name of a variable of the service. */
   id: string
-  /** Null for one that is a variable of the command alone. */
+  /** Null for a secret that is only a variable of the command. */
   target: string | null
   env: string | null
   isRequired: boolean
@@ -106,7 +106,7 @@ export const readMount = (text: string): RunMount => {
   return mount
 }
 
-/** What a secret is found by: literal, so that it is known, and hidden in the log, before anything runs. */
+/** The id of a secret: literal, so that it is known, and hidden in the log, before anything runs. */
 export const secretId = ({ options }: RunMount): string => {
   const id = options.id || posix.basename(options.target ?? '')
   if (id === '' || id.includes('$') || controls.test(id))
@@ -115,8 +115,9 @@ export const secretId = ({ options }: RunMount): string => {
 }
 
 /**
- * The value of a secret by its id: that of the variable of this name, else of the one whose name has `_` for what names
- * of variables in a shell cannot have, as it is or in capitals (`npm-token`: `npm_token`, `NPM_TOKEN`).
+ * The value of a secret by its id: that of the variable of this name, else of the one whose name has `_` for
+ * characters that names of shell variables cannot have, as it is or in capitals (`npm-token`: `npm_token`,
+ * `NPM_TOKEN`).
  */
 export const findSecret = (variables: Readonly<Record<string, string>>, id: string): string | undefined => {
   const plain = id.replaceAll(/[^A-Za-z0-9_]/g, '_')
@@ -177,7 +178,7 @@ const ownedBy = (options: RunMount['options'], mode: number): Owned => ({
 const isReadOnly = (options: RunMount['options'], usual: boolean): boolean =>
   options.rw === undefined ? readFlag(options, 'readonly', usual) : !readFlag(options, 'rw', false)
 
-/** What COPY takes for a pattern or a variable cannot be in the path of a mount. */
+/** Characters that COPY would read as a pattern or a variable cannot be in the path of a mount. */
 const literalSource = /^[^*?[\]\\$"'`]*$/
 
 const readBind = (mount: RunMount, index: number, folder: string): BindMount => {
@@ -232,7 +233,7 @@ const readTmpfs = (mount: RunMount, folder: string): TmpfsMount => {
 
 const isBelow = (path: string, folder: string): boolean => path.startsWith(`${folder}/`)
 
-/** Two builds share a cache: what one of them does in it must not move what the other mounts there. */
+/** Two builds share a cache: changes by one of them must not move mounts of the other. */
 const refusePlaces = (mounts: readonly StepMount[]): void => {
   const targets = mounts.flatMap(({ target }) => (target === null ? [] : [target]))
   if (new Set(targets).size !== targets.length) throw new BadWord('two mounts of RUN have the same target')

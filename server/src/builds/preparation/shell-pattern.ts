@@ -1,7 +1,7 @@
 /**
  * The patterns of `${name#pattern}`, `${name%pattern}` and `${name/pattern/text}`: `*`, `?` and escaped characters.
- * Pure. Patterns and values come from strangers, so no regular expression is made of them, and the comparisons of one
- * word are counted.
+ * Pure. Patterns and values are untrusted, so no regular expression is made of them, and the comparisons of one word
+ * are counted.
  */
 import { BadWord } from './bad-word.ts'
 
@@ -10,7 +10,7 @@ const maxComparisons = 200_000
 
 type Token = { any: 'one' | 'many' } | { char: string }
 
-/** `/` and `}` need an escape inside of `${}`; a backslash may also stand in front of `*`, `?` and itself. */
+/** `/` and `}` need an escape inside `${}`; a backslash may also precede `*`, `?` and itself. */
 const readPattern = (pattern: string): Token[] => {
   const tokens: Token[] = []
   const chars = [...pattern]
@@ -29,7 +29,7 @@ const readPattern = (pattern: string): Token[] => {
   return tokens
 }
 
-/** The tokens that may come next once those of `many` may match nothing. */
+/** The tokens that may come next when those of `many` match nothing. */
 const withSkipped = (tokens: readonly Token[], places: Set<number>): Set<number> => {
   for (const place of places) {
     const token = tokens[place]

@@ -1,6 +1,6 @@
 /**
- * The thread in which builds are prepared, one job at a time (see preparation.ts). Its input was made by strangers: it
- * has limits on time and memory, and is killed when it exceeds them; the server's own thread never waits.
+ * The thread in which builds are prepared, one job at a time (see preparation.ts). Its input is untrusted: it has
+ * limits on time and memory, and is killed when it exceeds them; the server's own thread never waits.
  */
 import type { Readable } from 'node:stream'
 import { parentPort, workerData } from 'node:worker_threads'

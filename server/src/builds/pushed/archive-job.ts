@@ -1,18 +1,18 @@
-/** What the thread that reads an archive is given, and what it answers at its end. */
+/** The input of the thread that reads an archive, and its final message. */
 import type { ArchiveLimits } from './tar-reader.ts'
 
 export interface ArchiveJob {
   limits: ArchiveLimits
-  /** Who made it, without line breaks and angle brackets. */
+  /** Name of the author, without line breaks and angle brackets. */
   author: string
   /** Seconds since 1970. */
   at: number
   message: string
-  /** The commit that it follows; null for the first. */
+  /** The parent commit; null for the first. */
   parent: string | null
 }
 
-/** A sentence for whoever sent the archive; null: all of it was read. */
+/** A sentence for the sender of the archive; null: all of it was read. */
 export interface ArchiveEnd {
   refused: string | null
 }

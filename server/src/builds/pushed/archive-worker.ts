@@ -92,5 +92,5 @@ try {
   end = { refused: wordsFor(error) }
 }
 parentPort!.postMessage(end)
-// Ends this thread, whatever of its input is left; what it wrote has been handed over.
+// Ends this thread even if input is left; its output has been handed over.
 process.exit()

@@ -1,6 +1,6 @@
 /**
- * A directory as tar and gzip, made a commit. The archive is read in a thread of its own with limits; what it refuses is
- * one sentence. Nothing of it is on disk but git's objects, in an intake that is removed.
+ * Makes a commit from a directory as tar and gzip. The archive is read in a separate thread with limits; a refusal is
+ * one sentence. Only git's objects are written to disk, in an intake that is removed.
  */
 import { pipeline } from 'node:stream/promises'
 import { Worker } from 'node:worker_threads'
@@ -12,7 +12,7 @@ import { type ArchiveLimits, smallBytes } from './tar-reader.ts'
 
 const program = new URL('./archive-worker.ts', import.meta.url)
 const heapMb = 64
-/** How much more than the archive may come out of it. */
+/** How many times its own size an archive may expand to. */
 const inflation = 5
 
 const archiveLimits = (maxBytes: number): ArchiveLimits => ({
@@ -49,7 +49,7 @@ interface SentArchive {
   timeoutMs: number
 }
 
-/** The commit made of an archive. Rejects with an `ApiError`. */
+/** The commit made from an archive. Rejects with an `ApiError`. */
 export const commitArchive = async (
   intake: Pick<Intake, 'make'>,
   archive: AsyncIterable<Buffer>,
@@ -78,12 +78,12 @@ export const commitArchive = async (
     failure ??= error
     stop.abort(error)
   }
-  // Ended only by the thread's own word: a stream that breaks off must not look complete.
+  // Ended only by the thread's own message: a stream that breaks off must not look complete.
   const stream = untilEnd(worker, ended, stop.signal)
   const over = new AbortController()
   const sending = pipeline(atMost(archive, maxBytes), worker.stdin!, { signal: over.signal }).catch(
     (error: unknown) => {
-      // The thread stops reading what it refuses.
+      // The thread stops reading an archive that it refuses.
       if (error instanceof ApiError) fail(error)
       else if ((error as { code?: string }).code === 'ECONNRESET') fail(cutOff())
     },

@@ -1,7 +1,8 @@
 /**
- * What somebody pushes, before it is accepted: a bare repository of its own that sees the objects of the real one and
- * adds nothing to it. Promises that only what git has checked gets out of it, complete: as one pack with everything that
- * its new commits need and the repository lacks. A process that dies leaves a folder, which the next start removes.
+ * Pushed objects before they are accepted: a separate bare repository that sees the objects of the real one and adds
+ * nothing to it. Promises that only objects that git has checked leave it, completely: as one pack with everything
+ * that its new commits need and the repository lacks. A process that dies leaves a folder, which the next start
+ * removes.
  */
 import { randomBytes } from 'node:crypto'
 import { lstat, readdir } from 'node:fs/promises'
@@ -23,7 +24,7 @@ const mark = '.push-'
 
 export const pushRefused = (message: string): ApiError => new ApiError(400, 'push_refused', message)
 
-/** Cuts what is larger than a push may be. */
+/** Cuts the stream at the size limit of a push. */
 export async function* atMost(source: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const chunk of source) {
@@ -47,12 +48,12 @@ const firstLines = (stderr: string): string =>
     .filter((line) => line !== '' && !/^(?:fsck error in packed object|index-pack failed)$/.test(line))
     .slice(0, 2)
     .join('; ')
-    // The places of our folders are not shown.
+    // The paths of our folders are not shown.
     .replace(/'?\/\S*/g, '…')
     .replace(/\p{Cc}/gu, '')
     .slice(0, 300)
 
-/** Why git did not take what was sent. */
+/** Why git did not accept a push. */
 export const explainIntake = (error: unknown, maxBytes: number): unknown => {
   if (error instanceof ExecTimeout) return pushRefused('git needed too long to check what was pushed.')
   if (!(error instanceof GitFailed)) return error
@@ -74,12 +75,15 @@ interface Target {
 export interface Intake {
   /** Reads a pack and checks all its objects. Rejects with an `ApiError`. */
   receive(pack: AsyncIterable<Buffer>, maxBytes: number, timeoutMs: number): Promise<void>
-  /** The commit that a stream of `git fast-import` makes as `refs/slipway/made`. */
+  /** The commit that a stream of `git fast-import` creates as `refs/slipway/made`. */
   make(stream: AsyncIterable<Buffer>, timeoutMs: number): Promise<string>
   target(objectId: string): Promise<Target | null>
   commit(commitId: string): Promise<Commit>
   changes(from: string, to: string): Promise<string[] | null>
-  /** A pack of what these need besides what those have; null if that is nothing. Fails if anything is missing. */
+  /**
+   * A pack of the objects that `wanted` need besides those of `known`; null if there are none. Fails if anything is
+   * missing.
+   */
   pack(wanted: readonly string[], known: readonly string[]): AsyncIterable<Buffer>
   remove(): Promise<void>
 }
@@ -89,7 +93,7 @@ const collect = async (output: Readable): Promise<string> =>
     .toString('latin1')
     .trim()
 
-/** Feeds git; what it says of its end explains a pipe that broke, unless the source failed by itself. */
+/** Feeds git; its final message explains a broken pipe, unless the source failed by itself. */
 const feed = async (source: AsyncIterable<Buffer>, talk: { input: NodeJS.WritableStream; output: Readable }) => {
   let own: unknown = null
   async function* watched(): AsyncGenerator<Buffer> {
@@ -176,7 +180,7 @@ export const openIntake = async (git: Git, mirror: string, template: string): Pr
   }
 }
 
-/** Removes what processes that died have left; not what another one may be filling. */
+/** Removes leftovers of dead processes; not an intake that another one may be filling. */
 export const sweepIntakes = async (git: Git, mirrors: string, before: Date): Promise<void> => {
   const left = (await readdir(mirrors)).filter((entry) => entry.includes(mark)).map((entry) => join(mirrors, entry))
   const old: string[] = []

@@ -1,6 +1,6 @@
 /**
- * The repositories that applications have on this server itself, as the door for pushes and fetches uses them. Knows
- * neither callers nor deployments.
+ * The repositories that applications have on this server itself, for pushes and fetches (api/git-door). Knows neither
+ * callers nor deployments.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Database } from '../../store/database.ts'
@@ -15,14 +15,12 @@ import { alignRefs } from './stored.ts'
 const fetchMs = 600_000
 
 export interface Repositories {
-  /**
-   * For what is pushed to a repository now. Whoever opens one removes it. Rejects with an
-   * `ApiError` when there is no room for it.
-   */
+  /** For a push to a repository. The caller removes it. Rejects with an `ApiError` when there is no room for it. */
   intake(source: GitSource, signal: AbortSignal): Promise<Intake>
   /**
-   * `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. Only what they reach can be
-   * had: the mirror also has the submodules of builds, which whoever may read the application need not be able to read.
+   * `git upload-pack`, which serves fetches and nothing else; `advertise` lists the references. Only objects reachable
+   * from them are served: the mirror also has the submodules of builds, which readers of the application may not be
+   * allowed to read.
    */
   serve(source: GitSource, options: { advertise: boolean }, signal: AbortSignal): Promise<GitTalk>
   /** MB of the mirrors of all git repositories of an organization on this server. */
@@ -38,7 +36,10 @@ interface RepositoryParts {
 
 const mostTries = 5
 
-/** The mirror, with the branches and tags of the database. What is pushed after its packs were read is read once more. */
+/**
+ * Updates the mirror to the branches and tags of the database. If more was pushed after its packs were read, it is
+ * read once more.
+ */
 const bringUpToDate = async (
   { git, mirrors, database }: RepositoryParts,
   source: GitSource,
@@ -77,7 +78,7 @@ export const createRepositories = (parts: RepositoryParts): Repositories => ({
         ['transfer.hideRefs', 'refs/slipway'],
         ['uploadpack.allowFilter', 'false'],
       ],
-      // By version 2 any object can be asked for by its id.
+      // Version 2 would serve any object by its id.
       env: { GIT_PROTOCOL: '' },
     })
   },

@@ -5,9 +5,12 @@ export interface KeptRef {
   /** `refs/heads/main` */
   name: string
   objectId: string
-  /** That of an annotated tag, else the same. */
+  /** The commit of an annotated tag, else the same. */
   commitId: string
-  /** What those who push see while the last deployment of the commit has failed; null: no such branch. */
+  /**
+   * The commit that pushing clients see while the last deployment of the branch's head has failed; null: no such
+   * branch.
+   */
   baseId: string | null
 }
 
@@ -37,7 +40,7 @@ export const writeRef = async (
 
 export interface KeptPack {
   id: string
-  /** As git calls its file: `pack-<name>.pack`. */
+  /** Git's name of its file: `pack-<name>.pack`. */
   name: string
 }
 
@@ -83,13 +86,13 @@ async function* inParts(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   if (size > 0) yield Buffer.concat(held)
 }
 
-/** A pack ends with its sum, which git names it after. */
+/** A pack ends with its checksum, which git names it after. */
 const sumBytes = 20
 /** The size of a pack without objects. */
 export const emptyPackBytes = 12 + sumBytes
 
 /**
- * Writes a pack that nobody reads yet; each part is a statement of its own. Rejects with 23503 once the repository is
+ * Writes a pack that is not used yet; each part is a statement of its own. Rejects with 23503 once the repository is
  * gone.
  */
 export const writePack = async (
@@ -119,8 +122,8 @@ export const acceptPack = async (
 }
 
 /**
- * Puts one pack in the place of these, which it must have all of that is needed; false if they are not all there any
- * more. Pushes wait meanwhile; packs that have come since stay.
+ * Replaces these packs with one, which must contain all their needed objects; false if some of them no longer exist.
+ * Pushes wait meanwhile; packs that were added since are kept.
  */
 export const replacePacks = async (
   tx: Queryable,
@@ -140,7 +143,7 @@ export const dropPack = async (db: Queryable, id: string): Promise<void> => {
   await db.query('delete from git_pack where id = $1 and not accepted', [id])
 }
 
-/** Deletes what processes that died have left. No push lasts that long. */
+/** Deletes leftovers of dead processes. No push lasts that long. */
 export const dropLeftPacks = async (db: Queryable): Promise<void> => {
   await db.query(`delete from git_pack where not accepted and created_at < clock_timestamp() - interval '1 day'`)
 }

@@ -9,7 +9,7 @@ import type { Database } from '../../store/database.ts'
 import { type Git, GitFailed } from '../git/process.ts'
 import { createStored } from './stored.ts'
 
-/** `lists`: the packs of the repository at each look. Those in `whole` can be read to their end. */
+/** `lists`: the packs of the repository at each read. Those in `whole` can be read to their end. */
 const restore = (t: TestContext, lists: string[][], whole: string[]) => {
   const mirror = mkdtempSync(join(tmpdir(), 'slipway-mirror-'))
   t.after(() => rmSync(mirror, { recursive: true }))

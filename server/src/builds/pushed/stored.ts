@@ -1,7 +1,7 @@
 /**
- * Repositories on this server itself, as mirrors are made of them. What was pushed is in the database; the bare
- * repository on disk is a copy that any server makes, and makes again when it is lost. A process that dies here leaves a
- * copy that lacks packs, which the next use brings.
+ * Repositories on this server itself, as sources of mirrors. Pushed objects are in the database; the bare repository
+ * on disk is a copy that any server can make again. A process that dies here leaves a copy that lacks packs, which the
+ * next use adds.
  */
 import { lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -31,12 +31,12 @@ const bring = async (database: Database, git: Git, mirror: string, pack: KeptPac
   const args = ['--git-dir', mirror, 'index-pack', '--stdin', `--keep=${keepWord}`]
   const { input, output } = git.talk(args, { timeoutMs: restoreMs })
   const ended = output.toArray()
-  // What it says of its end explains a pipe that broke.
+  // Its final message explains a broken pipe.
   const [, printed] = await Promise.allSettled([pipeline(readParts(database, pack.id), input), ended])
   if (printed.status === 'rejected') throw printed.reason
 }
 
-/** Removes packs that the database has replaced by others. */
+/** Removes packs that the database has replaced with others. */
 const removeOld = async (git: Git, mirror: string, packs: readonly KeptPack[]): Promise<void> => {
   const wanted = new Set(packs.map(({ name }) => name))
   const entries = await readdir(packsIn(mirror)).catch(() => [])
@@ -71,7 +71,7 @@ export const createStored = (database: Database): StoredRepositories => ({
           if (!(await isThere(pack, mirror))) await inRoom(() => bring(database, git, mirror, pack))
       } catch (error) {
         if (!(error instanceof GitFailed)) throw error
-        // One that was merged with others while it was read has ended early: what it had is in the merged one.
+        // A pack that was merged with others while it was read has ended early: its objects are in the merged one.
         if (tries < mostTries && (await haveGone(database, id, packs))) continue
         if (isBroken(error.stderr)) return { ...done, code: 1, stderr: error.stderr }
         throw explainLimits(error.stderr) ?? refused("This application's repository could not be read.", error)
@@ -82,7 +82,7 @@ export const createStored = (database: Database): StoredRepositories => ({
   },
 })
 
-/** Points the branches and tags of a mirror to where those of the database are, and its HEAD to a branch. */
+/** Points the branches and tags of a mirror to the commits in the database, and its HEAD to a branch. */
 export const alignRefs = async (
   git: Git,
   mirror: string,
@@ -106,7 +106,7 @@ export const alignRefs = async (
   )
   const gone = [...there.keys()].filter((name) => !wanted.has(name)).map((name) => `delete ${name}\n`)
   const moved = [...wanted].filter(([name, id]) => there.get(name) !== id).map(([name, id]) => `update ${name} ${id}\n`)
-  // First what goes: `a` may have become `a/b`.
+  // Deletions come first: `a` may have become `a/b`.
   for (const lines of [gone, moved]) {
     if (lines.length === 0) continue
     const { code, stderr } = await git.run(['--git-dir', mirror, 'update-ref', '--stdin'], { input: lines.join('') })

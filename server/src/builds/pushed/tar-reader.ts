@@ -1,11 +1,11 @@
 /**
- * Reads a tar archive that a stranger made, in one pass and with little memory. Promises that every path and link it
- * yields stays inside the folder, is not git's own, and that everything is counted before it is kept. Pure.
+ * Reads an untrusted tar archive, in one pass and with little memory. Promises that every path and link it yields
+ * stays inside the folder, is not git's own, and that everything is counted before it is kept. Pure.
  */
 export interface ArchiveLimits {
   /** Compressed. */
   maxBytes: number
-  /** Of everything in it, headers included. */
+  /** For its whole content, headers included. */
   inflatedBytes: number
   entries: number
   /** In UTF-8, of one path and of all together. */
@@ -25,7 +25,7 @@ export interface ArchiveEntry {
   content: AsyncIterable<Buffer>
 }
 
-/** One sentence for whoever sent the archive. */
+/** One sentence for the sender of the archive. */
 export class ArchiveRefused extends Error {
   constructor(message: string) {
     super(message)
@@ -124,14 +124,14 @@ const readHeader = (block: Buffer): Header => {
   }
 }
 
-/** What the headers before an entry say of it. */
+/** The values of the headers before an entry. */
 interface Said {
   path?: Buffer
   link?: Buffer
   size?: number
 }
 
-/** `<length> <key>=<value>\n`, again and again; each byte is looked at once. */
+/** `<length> <key>=<value>\n`, repeated; each byte is read once. */
 const readPax = (bytes: Buffer, said: Said): void => {
   for (let at = 0; at < bytes.length; ) {
     const space = bytes.indexOf(32, at)
@@ -156,7 +156,8 @@ const readPax = (bytes: Buffer, said: Said): void => {
   }
 }
 
-// What file systems take for `.git`: some ignore these characters, dots and blanks at the end, or have short names.
+// Names that file systems treat as `.git`: some ignore these characters, trailing dots and blanks, or have short
+// names.
 const ignored = /[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]/g
 
 const isGits = (part: string): boolean =>
@@ -194,7 +195,7 @@ const checkLink = (path: string, bytes: Buffer, limits: Pick<ArchiveLimits, 'pat
   const parts = target.split('/').filter((part) => part !== '' && part !== '.')
   const ups = parts.findIndex((part) => part !== '..')
   const climbed = ups === -1 ? parts.length : ups
-  // What follows the name of another link starts from wherever that one leads.
+  // A part after the name of another link is relative to that link's target.
   if (parts.slice(climbed).includes('..') || climbed > path.split('/').length - 1) throw outside()
   if (parts.some(isGits) || /^\.git/i.test(path.split('/').at(-1)!)) throw outside()
 }
@@ -215,7 +216,7 @@ const kindRefused = (type: string, path: string): ArchiveRefused =>
     ? refusedPath('The archive has hard links: pack it with tar --hard-dereference', path)
     : refusedPath('The archive has something that is neither a file, a folder nor a symbolic link', path)
 
-/** Counts what is in each folder: git is slow with very many in one. */
+/** Counts the entries of each folder: git is slow with very many in one. */
 const createFolders = () => {
   const counts = new Map<string, number>()
   return (path: string): void => {
@@ -231,7 +232,7 @@ const createFolders = () => {
   }
 }
 
-/** The files and links of an archive, in its order; folders are made by what is in them. */
+/** The files and links of an archive, in its order; folders are made for the entries in them. */
 export async function* readTar(source: AsyncIterable<Buffer>, limits: ArchiveLimits): AsyncGenerator<ArchiveEntry> {
   const taker = createTaker(source)
   const count = createFolders()
