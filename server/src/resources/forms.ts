@@ -41,7 +41,7 @@ export const FormsOf = (
 export const openForms = (forms: Record<string, TObject>): Record<string, TObject> =>
   Object.fromEntries(Object.entries(forms).map(([word, form]) => [word, withoutSecrets(form)]))
 
-/** Like `readForm`, for a value whose field `tell` selects the form. */
+/** Like `readForm`, for a value whose field `discriminator` selects the form. */
 export const readFormBy = (discriminator: string, forms: Record<string, TObject>, value: Spec, at: string): Spec => {
   const word = String(value[discriminator])
   const form = Object.hasOwn(forms, word) ? forms[word] : undefined

@@ -1,4 +1,4 @@
-/** What refers to a row in its configuration: counted, listed, and the reason not to delete the row. */
+/** Rows that refer to a row in their configuration: counted, listed, and the reason not to delete the row. */
 import Type from 'typebox'
 import { type Context, JsonText, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/operations/schema.ts'
@@ -76,13 +76,13 @@ const listSql = ({ record, condition }: { record: string; condition: string }): 
      left join node c on c.id = case u.kind when 'cluster' then u.id else (e.spec ->> 'cluster_id')::uuid end
    where u.organization_id = $2 and ${naming('$1::uuid')} and ${condition}`
 
-/** `…/associatedServices` or `…/associatedItems`: what uses the row in the path. */
+/** `…/associatedServices` or `…/associatedItems`: the users of the row in the path. */
 export const associated = (options: {
   id: string
   form: keyof typeof forms
   tag: string
   item: string
-  /** What is used, with its article. */
+  /** The kind of row, with its article. */
   words: string
   owner: Owner
   reads?: 'sensitive'

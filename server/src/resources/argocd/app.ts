@@ -68,7 +68,7 @@ const appRun: Omit<DeployableKind<AppSpec>, 'kind'> = { refusal, source, workloa
 const namespaceWords =
   "The namespace of the cluster's Argo CD, where the Application is made; a deploy to a cluster that has it elsewhere is refused. The app itself is deployed to the namespace of its environment."
 
-/** When a deployment last saw the current release synchronized and healthy. */
+/** When a deployment last found the current release synchronized and healthy. */
 const syncedSql = `(select to_char(max(w.finished_at) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
   from service_state s join deployment_service w on w.service_id = s.service_id and w.release_id = s.current_release_id
   where s.service_id = n.id and w.state = 'DEPLOYED')`

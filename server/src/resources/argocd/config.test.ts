@@ -9,7 +9,7 @@ const { call, organizationId, clusterId } = api
 const path = `/cluster/${clusterId}/argoCdConfig`
 const mappings = `/organization/${organizationId}/argoCdDestinationClusterMapping`
 
-/** An Argo CD: which status it gives to which token, and what it was asked. */
+/** An Argo CD: the status that it returns for each token, and the requests it received. */
 const asked: string[] = []
 const statuses: Record<string, number> = { 'Bearer right': 200, 'Bearer narrow': 403 }
 const local = 'https://kubernetes.default.svc'

@@ -1,6 +1,6 @@
 /**
  * Which of our clusters an Argo CD means by an address that it deploys to. Stored below the cluster in which it runs;
- * the list shows for each Argo CD what it was last seen deploying to, linked to a cluster or not.
+ * the list shows the destinations that were last found for each Argo CD, linked to a cluster or not.
  */
 import Type from 'typebox'
 import {
@@ -31,7 +31,7 @@ const Request = Type.Object({
   cluster_id: Ref('cluster'),
 })
 
-/** What a delete names. */
+/** The fields that a delete names. */
 const Named = Type.Object({ agentClusterId: Uuid(), argocdClusterUrl: Url() })
 
 const place = { argocd_cluster_url: Text(1024), argocd_cluster_name: Text(1024), applications_count: Whole(0) }

@@ -43,7 +43,7 @@ const parse = async (text: string, owner: string): Promise<Json | null> => {
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value.slice(0, maxText) : '')
 
-/** Applications by the address or name of their destination; then what is known about those destinations. */
+/** Applications by the address or name of their destination; then the known details of those destinations. */
 const destinationsOf = (applications: readonly Json[], clusters: readonly Json[]): Destination[] => {
   const found = new Map<string, Destination>()
   for (const { server, name } of clusters)
@@ -64,7 +64,7 @@ const judgeStatus = (status: number): Findings | null => {
   return status === 200 ? null : failed('unreachable')
 }
 
-/** What an Argo CD answers to a token. Rejects with `OutboundRefused` where the policy forbids its address. */
+/** The findings of an Argo CD for a token. Rejects with `OutboundRefused` where the policy forbids its address. */
 export const askArgo = async (outbound: Outbound, address: string, token: string): Promise<Findings> => {
   const get = (path: string) =>
     outbound.request({
@@ -81,7 +81,7 @@ export const askArgo = async (outbound: Outbound, address: string, token: string
     const applications = await parse(answer.body, address)
     const wrong = judgeStatus(answer.status)
     if (wrong !== null || applications === null) return wrong ?? failed('unreachable')
-    // A token may see applications but not the clusters they go to.
+    // A token may see applications but not the clusters they deploy to.
     const clusters = await get('/api/v1/clusters')
     const known = clusters.status === 200 ? ((await parse(clusters.body, address)) ?? {}) : {}
     const items = listOf(applications.items)

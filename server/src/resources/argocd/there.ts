@@ -1,4 +1,4 @@
-/** What is there of Argo CD apps: the objects of one, and the services that a cluster's Argo CD has. */
+/** The existing objects of an Argo CD app, and the services that a cluster's Argo CD has. */
 import Type from 'typebox'
 import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, Maybe, Nullable, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'

@@ -1,6 +1,6 @@
 /**
- * What cloud providers offer, for describing a cluster: regions, instance types, features, managed databases. The data
- * are in `catalogue/`; no provider is asked. Any token can read it.
+ * The offers of cloud providers, for describing a cluster: regions, instance types, features, managed databases. The
+ * data are in `catalogue/`; no provider is asked. Any token can read it.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
@@ -99,7 +99,7 @@ const Instance = Type.Object(
 const Named = Type.Object({ name: Text() })
 const Provider = Type.Object({ short_name: Text(), name: Text(), logo_url: Text(2048), regions: List(Region) })
 
-/** The minimum that a node needs for what a cluster runs besides services. */
+/** The minimum that a node needs for the system services of a cluster. */
 const isEnough = ({ cpu, ramInGb }: InstanceType): boolean => cpu >= 2 && ramInGb >= 4
 
 const instanceOf = (one: InstanceType) => ({

@@ -1,6 +1,7 @@
 /**
- * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin, and
- * the values for Helm charts that follow from its parameters, with the manifest of what this server needs there.
+ * How a cluster is reached and what is installed in it: its kubeconfig, which is sealed and shown only to an Admin,
+ * and the values for Helm charts that follow from its parameters, with the manifest of the objects that this server
+ * needs there.
  */
 import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation, reading } from '../../api/operations/operation.ts'
@@ -45,7 +46,7 @@ const KubeconfigQuery = Type.Object({
 
 type KubeconfigContext = Context<Fields, Type.Static<typeof KubeconfigQuery>>
 
-/** Of the credentials that make the cluster a Kubernetes cluster that is reached; null without. */
+/** The kubeconfig of the credentials that make it a connected Kubernetes cluster; null without. */
 const registeredIn = async ({ db, node, parts }: KubeconfigContext): Promise<Secret | null> => {
   const [row] = await readKubernetesRows(db, node.id)
   return row === undefined ? null : openKubeconfig(parts.sealer, row)

@@ -297,7 +297,7 @@ test('advanced settings have their defaults, keep the set that was sent last, an
   const { status, body } = await call('PUT', path, other)
   assert.deepEqual([status, body], [201, { ...defaults, ...other }])
   assert.deepEqual((await call('GET', path)).body, body)
-  // What would protect nothing here is refused.
+  // A setting that would protect nothing here is refused.
   const open = await call('PUT', path, { 'database.redis.allowed_cidrs': ['10.0.0.0/8'] })
   assert.deepEqual([open.status, open.body.details[0].field], [400, '/database.redis.allowed_cidrs'])
   for (const wrong of [{ 'loki.nothing': 1 }, { 'loki.log_retention_in_week': '03' }, { 'loki.deployment_mode': 'x' }])

@@ -1,8 +1,8 @@
 /**
- * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name another
- * engine is that engine. One whose credentials have a kubeconfig is that Kubernetes cluster: it is looked at, and refuses
- * deployments with the reason. One at a cloud provider whose module the operator names is made by this server (managed/).
- * Others are only recorded: they are READY, never DEPLOYED, and refuse deployments too.
+ * Clusters: where environments run. The local Docker engine is the default one; a cluster whose credentials name
+ * another engine is that engine. One whose credentials have a kubeconfig is that Kubernetes cluster. One at a cloud
+ * provider is made by this server, with the module that the operator configured for the provider (managed/). Others
+ * are only recorded: they are READY, never DEPLOYED, and refuse deployments.
  */
 import Type from 'typebox'
 import { actingIn } from '../../api/operations/effects.ts'
@@ -141,7 +141,7 @@ const refuseNeeded = async (tx: Queryable, context: Context): Promise<'gone' | u
   if (isLocal(spec)) throw conflict('default_cluster', 'The default cluster of this machine cannot be deleted.')
   refuseLocked(spec, context.parts.clock.now())
   await refuseUsedAccesses(tx, context.node.id, [])
-  // One that stands at its provider is destroyed there first, and goes then.
+  // A cluster that exists at its provider is destroyed there first; its row is deleted afterwards.
   return (await askDelete(tx, context, deleteMode === onlyConfiguration)) ? 'gone' : undefined
 }
 

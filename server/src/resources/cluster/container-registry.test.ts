@@ -1,4 +1,4 @@
-/** The registry that a Kubernetes cluster names: where what is built for its services is pushed to. */
+/** The registry that a Kubernetes cluster names: images built for its services are pushed there. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { applicationBody, type Json, startApi } from '../../../test/support/api.ts'

@@ -22,7 +22,7 @@ const wif = {
   token_lifetime_seconds: 3600,
 }
 
-/** Provider, what is sent, what is answered of it. */
+/** Provider, the sent fields, the answered fields. */
 const forms: [string, Json, Json][] = [
   ['aws', { type: 'AWS_STATIC', ...keys }, { object_type: 'AWS', access_key_id: 'AKIA' }],
   ['aws', keys, { object_type: 'AWS', access_key_id: 'AKIA' }],

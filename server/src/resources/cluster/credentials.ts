@@ -55,9 +55,9 @@ interface Provider {
   /** The field that selects the form, if requests have one. */
   choose?: string
   forms: readonly Form[]
-  /** Chooses by what is to be kept and what is sent, where no field does. */
+  /** Chooses by the stored and the sent fields, where no field selects the form. */
   formOf?: typeof machineFormOf
-  /** Does what a create or edit needs before it begins. */
+  /** Work before a create or edit begins. */
   around?: typeof checkedMachine
   /** Other words for a choice. */
   alias?: Record<string, string>

@@ -1,7 +1,7 @@
 /**
  * The DNS provider for the host names of a cluster's services; by default this server's own domain. On a Kubernetes
- * cluster its domain is where services have their names, which has to lead to the cluster's ingress; the records are the
- * user's own affair. The keys of a provider are sealed and never answered: a change must send them again.
+ * cluster its domain is that of the services' names, and must resolve to the cluster's ingress; the user manages the
+ * records. The keys of a provider are sealed and never answered: a change must send them again.
  */
 import Type, { type TObject } from 'typebox'
 import { type Context, type Operation, operation, reading } from '../../api/operations/operation.ts'
@@ -24,7 +24,7 @@ const Needed = (maxLength = 255) => Text(maxLength, { minLength: 1 })
 
 const noRecords = 'this server writes no DNS records: set those of the domain there.'
 
-/** Of a Kubernetes cluster: where its services have their names. */
+/** For a Kubernetes cluster: the domain of its services' names. */
 const Domain = () => Needed()
 
 const forms: Record<string, TObject> = {
@@ -59,7 +59,7 @@ const ownDomain = async ({ db, node }: Context): Promise<Spec> => {
   return { provider: 'QOVERY', domain: row!.domain }
 }
 
-/** The names of services belong to the platform below its own domain, which leads to its router. */
+/** Names of services below the platform's own domain belong to the platform, and resolve to its router. */
 const checkDomain = async (tx: Queryable, organizationId: string, sent: string): Promise<string> => {
   if (sent === 'localhost') return sent
   const read = domainName(sent)

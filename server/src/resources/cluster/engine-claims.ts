@@ -1,5 +1,5 @@
 /**
- * Which engine is which cluster's: a Docker engine, or a Kubernetes cluster. It belongs to one cluster of one
+ * Which cluster owns an engine, which is a Docker engine or a Kubernetes cluster. It belongs to one cluster of one
  * organization, and a cluster with environments keeps it as long as it answers.
  */
 import type { Clusters } from '../../clusters/clusters.ts'
@@ -11,9 +11,9 @@ import { isLocalSql } from '../../store/cluster-rows.ts'
 import { type Queryable, sqlState } from '../../store/database.ts'
 import { nameHosts } from '../../store/installation.ts'
 
-/** Who an engine is, as it says itself. */
+/** The identity of an engine, as it reports it. */
 export interface MachineFacts {
-  /** Its own, the same over restarts. */
+  /** The engine's own id, the same over restarts. */
   id: string
   version: string
 }
@@ -82,11 +82,11 @@ const connect = async (
   { id, version }: MachineFacts,
 ): Promise<void> => {
   const [row] = await tx.query<{ connected: boolean; organizationId: string }>(upsert, [clusterId, id, version])
-  // One that had an engine already may change it above a lowered limit.
+  // A cluster that already has an engine may change it above a lowered limit.
   if (row!.connected) await refuseManyEngines(tx, limits, row!.organizationId)
 }
 
-/** Makes an engine the cluster's; null takes the cluster's away. */
+/** Assigns an engine to the cluster; null removes the cluster's engine. */
 export const claim = async (
   tx: Queryable,
   limits: Limits = usualLimits,

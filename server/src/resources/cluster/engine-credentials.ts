@@ -1,6 +1,6 @@
 /**
- * Credentials that name a Docker engine: their fields, and the look at the engine before they are written. Promises that
- * what is kept was reached, is new enough, and is not the engine of this server.
+ * Credentials that name a Docker engine: their fields, and the connection to the engine before they are stored.
+ * Promises that the engine of stored credentials was reached, is new enough, and is not the engine of this server.
  */
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { isIPv4, isIPv6 } from 'node:net'
@@ -58,7 +58,7 @@ export interface EngineForm {
   may?: Readonly<Record<string, () => unknown>>
 }
 
-/** What each kind of address needs, as forms of credentials. */
+/** The fields for each scheme of address, as forms of credentials. */
 export const engineForms: readonly EngineForm[] = [
   { objectType: 'OTHER', needs: [] },
   {
@@ -128,7 +128,7 @@ const checkServiceAddress = async (engines: Engines, address: string | undefined
   })
 }
 
-/** Where nothing else is named, services are published at the address that the engine is reached at. */
+/** By default services are published at the engine's own address. */
 const checkOwnAddress = async (engines: Engines, { host, port }: TcpConnection | SshConnection): Promise<void> => {
   const { address } = await orRefused(engines.pin(host, port))
   if (isIPv6(address))
@@ -164,7 +164,7 @@ const ownId = (engines: Engines, signal: AbortSignal): Promise<string | null> =>
     throw unavailable('engine_unavailable', 'The Docker engine of this server does not answer: try again.', 5, error)
   })
 
-/** Reaches an engine and learns who it is; throws the caller's error. */
+/** Connects to an engine and reads its identity; throws the caller's error. */
 export const identify = async (context: Context, spec: EngineSpec, secrets: EngineSecrets): Promise<EngineFacts> => {
   const { engines } = context.parts.clusters
   if (engines === null) throw badRequest('This server connects only to its own Docker engine.')

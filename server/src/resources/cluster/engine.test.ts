@@ -33,7 +33,7 @@ const fail = (code: string): Error => engineUnavailable(Object.assign(new Error(
 
 const noImages = { builder: noBuilder, clear: async () => {} }
 
-/** What is at each host: an engine, or why there is none. */
+/** The engine at each host, or the error instead. */
 const hosts = new Map<string, EngineFacts | Error>()
 const runtimes = new Map<string, FakeRuntime>()
 const closed: string[] = []
@@ -212,7 +212,7 @@ test('an engine is one cluster of one organization', async () => {
   const theirs = api.as(stranger.token)
   const credentialsId = await engineAt(host, theirs, stranger.id)
   assert.equal((await newCluster(credentialsId, {}, theirs, stranger.id)).body.code, 'engine_in_use')
-  // Nor is it had by moving another cluster there.
+  // Nor by moving another cluster there.
   const own = await newCluster(await engineAt(addHost(), theirs, stranger.id), {}, theirs, stranger.id)
   const path = `/organization/${stranger.id}/cluster/${own.body.id}`
   assert.equal((await theirs('PUT', path, naming(credentialsId))).body.code, 'engine_in_use')
@@ -232,7 +232,7 @@ test('an organization connects as many engines as the operator allows, by whiche
   const refused = await create()
   assert.equal(reason(refused).slice(0, 17), '409 limit_reached')
   assert.match(refused.body.message, /^The limit is 10 Docker engines .*SLIPWAY_LIMIT_ENGINES\.$/)
-  // Nor by credentials that come to name an engine after their cluster was made.
+  // Nor by changing credentials to name an engine after their cluster was created.
   const plain = await credentialsOf({}, send, organization)
   assert.equal((await newCluster(plain.body.id, {}, send, organization)).status, 201)
   const path = `/organization/${organization}/onPremise/credentials/${plain.body.id}`

@@ -1,4 +1,4 @@
-/** Clusters that are a Docker engine or Kubernetes: what is looked at when a cluster comes to name the credentials of one. */
+/** Clusters that are a Docker engine or Kubernetes: the checks when a cluster gets the credentials of one. */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
 import type { KeptIngress } from '../../clusters/kubernetes.ts'
@@ -31,7 +31,7 @@ const ofKubernetes = {
   ingress: "its services are reached by this server's router",
 } as const
 
-/** An ingress has its Gateway, or what its controller wants to be told: the one knows nothing of the other. */
+/** An ingress has either a Gateway or settings for its controller: the two exclude each other. */
 const refuseMixed = (ingress: KeptIngress): void => {
   const wrong = (
     ['class_name', 'annotations', 'grpc_annotations', 'sticky_session_annotations', 'issuer'] as const
@@ -43,7 +43,7 @@ const refuseMixed = (ingress: KeptIngress): void => {
     )
 }
 
-/** What only a Kubernetes cluster has would do nothing for another one. */
+/** Fields of Kubernetes clusters have no effect on another cluster. */
 export const refuseUnused = async (context: Context, spec: Spec): Promise<void> => {
   if ((spec.ingress ?? null) !== null) refuseMixed(spec.ingress as KeptIngress)
   const [name] = (Object.keys(ofKubernetes) as (keyof typeof ofKubernetes)[]).filter(
@@ -56,7 +56,7 @@ export const refuseUnused = async (context: Context, spec: Spec): Promise<void> 
     throw invalidField(`/${name}`, `must not be set: the cluster is not a Kubernetes cluster, so ${ofKubernetes[name]}`)
 }
 
-/** What is to be written with a cluster that comes to name other credentials; null when it names the same. */
+/** The writes for a cluster that gets other credentials; null when they stay the same. */
 export const prepareEngine = async (
   context: Context,
   spec: Spec,
@@ -68,7 +68,7 @@ export const prepareEngine = async (
   const row = isUuid(id ?? '') ? await readCredentials(db, principal.organizationId, id!) : undefined
   const namesOne = row !== undefined && (row.spec.engine_url !== undefined || row.sealed.kubeconfig !== undefined)
   if (namesOne) refuseKind({ ...previous?.spec, ...spec })
-  // One that a module makes has the engine that the module tells, whatever it logs in with.
+  // A cluster made by a module has the engine in the module's outputs, whatever its credentials.
   if (spec.kubernetes === 'MANAGED') return { claim: async () => {} }
   const facts = row === undefined ? null : await identifyKept(context, row)
   if (previous !== null) await refuseMove(parts.clusters, await readUser(db, previous.id), facts)
@@ -76,7 +76,9 @@ export const prepareEngine = async (
   return { ...(facts === null ? {} : { version: facts.version }), claim: write }
 }
 
-/** Of a create or edit of clusters: reaches the engine that its credentials name, and makes it the cluster's. */
+/**
+ * Wraps a create or edit of clusters: connects to the engine that its credentials name, and assigns it to the cluster.
+ */
 export const withEngine = async (context: Context, write: Write): Promise<Answered> => {
   const { body, db, node } = context
   if (body.cloud_provider_credentials === undefined) return write(context)

@@ -142,7 +142,7 @@ const valueObject = (value: unknown) => {
   return { type: typeof value === 'boolean' ? 'BOOLEAN' : 'STRING', value }
 }
 
-/** A feature as it is answered: with its default value in the catalog, with the cluster's value in a cluster. */
+/** A feature in responses: with its default value in the catalog, with the cluster's value in a cluster. */
 export const viewFeature = (feature: Omit<Partial<CatalogueFeature>, 'value'> & { value?: unknown }): Spec => ({
   id: feature.id,
   title: feature.title ?? '',

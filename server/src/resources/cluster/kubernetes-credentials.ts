@@ -1,6 +1,7 @@
 /**
- * Credentials that have the kubeconfig of a Kubernetes cluster: their field, and the look at the cluster before they are
- * written. Promises that what is kept was reached, is new enough, and lets us do all that we will need.
+ * Credentials with the kubeconfig of a Kubernetes cluster: their field, and the connection to the cluster before they
+ * are stored. Promises that the cluster of stored credentials was reached, is new enough, and grants all rights that
+ * we need.
  */
 import type { Context } from '../../api/operations/operation.ts'
 import { Maybe, Secret } from '../../api/operations/schema.ts'
@@ -31,7 +32,7 @@ export const kubernetesForm = { objectType: 'OTHER', choice: 'kubernetes', needs
 const leastMinor = 28
 const checkMs = 10_000
 
-/** Why a cluster of this version is not taken; null when it is. */
+/** Why a cluster of this version is refused; null if it is accepted. */
 export const refuseVersion = (version: string): string | null => {
   const [, major, minor] = /^v(\d{1,3})\.(\d{1,3})/.exec(version) ?? []
   if (minor === undefined) return 'The cluster does not say which version of Kubernetes it has.'
@@ -44,7 +45,7 @@ const read = (text: string): Promise<KubernetesAccess> =>
     throw error instanceof KubeconfigRefused ? invalidField(`/${field}`, error.message) : error
   })
 
-/** Reaches a cluster and learns who it is; throws the caller's error. */
+/** Connects to a cluster and reads its identity; throws the caller's error. */
 export const identifyKubernetes = async ({ parts }: Context, kubeconfig: Sealed): Promise<MachineFacts> => {
   const { openKubernetes } = parts.clusters
   if (openKubernetes === null) throw badRequest('This server connects only to its own Docker engine.')

@@ -1,4 +1,4 @@
-/** Services on a Kubernetes cluster, through the API: on a cluster in memory, whose pods do as a test says. */
+/** Services on a Kubernetes cluster, through the API: on a cluster in memory, whose pods behave as a test says. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'

@@ -1,4 +1,4 @@
-/** What the settings of services and of their cluster make of them on a Kubernetes cluster in memory, through the API. */
+/** The effect of the settings of services and of their cluster on a Kubernetes cluster in memory, through the API. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { cronBody } from '../../../test/cases/job.ts'

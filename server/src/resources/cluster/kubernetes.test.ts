@@ -1,4 +1,4 @@
-/** A Kubernetes cluster, from its registration to its end; what runs there is in kubernetes-services.test.ts. */
+/** A Kubernetes cluster, from its registration to its end; services on it are tested in kubernetes-services.test.ts. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, test } from 'node:test'
@@ -201,7 +201,7 @@ test('a kubeconfig that cannot be used is refused by a sentence, and nothing is 
     assert.match(answer, /^400 \/kubeconfig kubeconfig: /)
   }
   assert.equal((await call('GET', `${base}/onPremise/credentials`)).body.results.length, before)
-  // Any version that is newer is taken without a word.
+  // Any newer version is accepted without a warning.
   cluster.version = 'v1.99.0-alpha'
   assert.equal((await credentialsOf({ kubeconfig: configOf(cluster) })).status, 201)
 })
@@ -307,7 +307,7 @@ test('a cluster with environments keeps what it is as long as that answers', asy
   assert.equal((await edit({ name: `renamed ${newId()}` })).status, 200)
   assert.equal((await status()).status, 'DEPLOYED')
   await kubernetes.close()
-  // Lost: another one takes its place, and no engine of another kind does.
+  // A lost cluster is replaced with another one, but not with another kind of engine.
   assert.equal((await edit({ kubeconfig: '', ...engineWith('engine_ssh_key', 'x') })).body.code, 'cluster_in_use')
   assert.equal((await edit({ kubeconfig: configOf(other) })).status, 200)
   await until(async () => (await status()).status === 'DEPLOYED', { what: 'the other cluster to be it' })

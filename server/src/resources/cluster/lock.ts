@@ -21,7 +21,7 @@ const lock = operation({
   area: 'clusters',
   cluster: 'ADMIN',
   owner: clusterInPath,
-  // A lock with -1 days, or without a time, lasts until somebody unlocks.
+  // A lock with -1 days, or without a time, lasts until it is removed.
   body: Type.Object({ reason: Text(2048, { minLength: 1 }), ttl_in_days: Maybe(Whole(-1, 3650)) }),
   status: 200,
   answer: Lock,

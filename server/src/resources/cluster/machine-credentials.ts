@@ -1,6 +1,6 @@
 /**
- * Credentials that name a machine or a cluster of the organization's own: a Docker engine, or a Kubernetes cluster by its
- * kubeconfig. Promises that what is kept was reached, and is no other cluster's.
+ * Credentials that name a machine or a cluster of the organization's own: a Docker engine, or a Kubernetes cluster by
+ * its kubeconfig. Promises that the engine of stored credentials was reached, and belongs to no other cluster.
  */
 import type { Context } from '../../api/operations/operation.ts'
 import type { Answered, Spec, Write } from '../../api/operations/resource.ts'
@@ -34,14 +34,14 @@ const secretNames = [...engineSecrets, 'kubeconfig'] as const
 
 const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
 
-/** The form that is chosen by what is sent (`sent`), and what is kept where nothing is (`spec`, `sealed`). */
+/** The form that the sent fields select (`sent`), else that of the stored ones (`spec`, `sealed`). */
 export const machineFormOf = (spec: Spec, sent: Spec, sealed: Record<string, string> = {}): EngineForm => {
   const { kubeconfig } = sent
   const isKubernetes = kubeconfig === undefined ? sealed.kubeconfig !== undefined : isGiven(kubeconfig)
   return isKubernetes ? kubernetesForm : engineFormOf(spec)
 }
 
-/** Refuses what would be left out silently. */
+/** Refuses fields that would otherwise be ignored silently. */
 const refuseUnused = (body: Spec, spec: Spec, { choice }: EngineForm): void => {
   const url = isGiven(spec.engine_url) ? readEngineUrl(String(spec.engine_url)) : null
   if (typeof url === 'string') throw invalidField('/engine_url', url)
@@ -62,7 +62,7 @@ const kind = 'onpremise_credentials'
 
 type Kept = Pick<EngineRow, 'organizationId' | 'credentialsId' | 'sealed'> & { spec: Spec }
 
-/** The credentials of an organization; undefined when there are none of this id. */
+/** The credentials of an organization; undefined if there are none of this id. */
 export const readCredentials = async (db: Queryable, organizationId: string, id: string): Promise<Kept | undefined> =>
   (
     await db.query<Kept>(
@@ -75,7 +75,7 @@ export const readCredentials = async (db: Queryable, organizationId: string, id:
 /** Their schema was checked, and both callers have made sure of the address. */
 const engineSpecOf = (spec: Spec): EngineSpec => spec as unknown as EngineSpec
 
-/** Reaches what kept credentials name; null if they name nothing. */
+/** Connects to the engine of stored credentials; null if they name none. */
 export const identifyKept = async (context: Context, kept: Kept): Promise<MachineFacts | null> => {
   const { sealer } = context.parts
   if (kept.sealed.kubeconfig !== undefined) return identifyKubernetes(context, await openKubeconfig(sealer, kept))
@@ -110,7 +110,7 @@ const identifySent = async (
 
 const dropSecrets = `update node set sealed = sealed - $2::text[] where id = $1 and sealed ?| $2::text[]`
 
-/** Of a create or edit of credentials: reaches the machine or cluster that they name before they are written. */
+/** Wraps a create or edit of credentials: connects to the machine or cluster that they name before they are stored. */
 export const checkedMachine = async (context: Context, write: Write): Promise<Answered> => {
   const { body, node, parts, principal } = context
   if (!Object.keys(machineFields).some((name) => body[name] !== undefined)) return write(context)

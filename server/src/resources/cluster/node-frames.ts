@@ -17,7 +17,7 @@ const conditionOf = ({ type, status, heartbeatAt, changedAt, reason, message }: 
   message,
 })
 
-/** Of a machine that has no metrics, beside what it says of itself. */
+/** For a machine without metrics, in addition to its own data. */
 const withoutMetrics = (askedAt: Date) => ({
   type: 'MetricsAvailable',
   status: 'False',
@@ -39,7 +39,7 @@ const usageOf = ({ usage, allocatable }: ClusterNode) =>
         memory_percent_working_set_usage: percent(usage.memoryMb, allocatable.memoryMb),
       }
 
-/** `allocated`, `pods`: of what the caller may see there. */
+/** `allocated`, `pods`: those that the caller may see there. */
 export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object, pods: readonly object[]) => ({
   created_at: node.createdAt,
   name: node.name,
@@ -62,10 +62,10 @@ export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object,
   pods,
 })
 
-/** A machine is well when it and its parts are ready (`Ready`, `StorageReady` …) and nothing else is said of it. */
+/** A machine is well when it and its parts are ready (`Ready`, `StorageReady` …) and no other condition is true. */
 const isWarning = ({ type, status }: NodeCondition): boolean => (status === 'True') !== type.endsWith('Ready')
 
-/** What is wrong with which machine, by its name; those that are well are left out. */
+/** The problems of each machine, by its name; healthy ones are left out. */
 export const nodeWarningsOf = (nodes: readonly ClusterNode[]) =>
   Object.fromEntries(
     nodes.flatMap(({ name, conditions }) => {

@@ -1,4 +1,7 @@
-/** What a cluster has that the database does not know, and a database that is older than what it finds, by the API. */
+/**
+ * Objects on a cluster that the database does not know, and a database that is older than the objects it finds,
+ * through the API.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Call, caller, type Json, newApplication, startApi } from '../../../test/support/api.ts'
@@ -47,7 +50,7 @@ const forget = async (environmentId: string): Promise<void> => {
   await database.query('delete from deletion where environment_id = $1', [environmentId])
 }
 
-/** Lets a pass of the reconciler look at the cluster. */
+/** Makes a pass of the reconciler check the cluster. */
 const restart = async (): Promise<void> => {
   await api.engine.stop()
   await api.engine.start()
@@ -119,7 +122,7 @@ test('an orphan that is adopted is a service again, as it runs', async () => {
 test('on a cluster with a conflict everything is refused until the operator has chosen', async () => {
   const { id } = await deployed()
   const [newest] = await runtime.marks.list(localKey, signal)
-  // Another line of the database has been here.
+  // Another line of the database has worked on it.
   await runtime.marks.put(localKey, { generation: newest!.generation + 5, nonce: 'theirs', writer: 'them' }, signal)
   await api.parts.clusters.own.line!.check()
   const refused = await api.call('POST', `/application/${id}/deploy`)

@@ -1,7 +1,7 @@
 /**
- * Orphans of clusters, and conflicts: what a cluster has with our labels that the database does not know, and what becomes
- * of it. On the engine of this server, which all organizations share, each sees its own; the operator sees all, and alone
- * decides about a conflict.
+ * Orphans of clusters, and conflicts: objects on a cluster with our labels that the database does not know, and the
+ * decisions about them. On the engine of this server, which all organizations share, each sees its own; the operator
+ * sees all, and alone decides about a conflict.
  */
 import Type from 'typebox'
 import { type Context, type Fields, type Operation, operation, reading } from '../../api/operations/operation.ts'
@@ -67,7 +67,7 @@ const Adopted = Type.Object({ adopted: List(Uuid(), most), left: List(Left, most
 const Ids = Type.Object({ ids: List(Uuid(), most, { minItems: 1 }) })
 const Changed = Type.Object({ ids: List(Uuid(), most), pending: Whole(0) })
 
-/** Of an engine that all organizations share, an organization has what its labels say. */
+/** On an engine that all organizations share, an organization sees the objects with its label. */
 const visibleTo = ({ principal }: Context, { key }: Cluster): string | null =>
   key !== localKey || principal.isOperator ? null : principal.organizationId
 
@@ -91,7 +91,7 @@ const list = async (context: Context) => {
   return { conflict: found === undefined ? null : viewConflict(found), results: orphans.map(viewOrphan) }
 }
 
-/** Those of these ids that the caller sees. */
+/** The objects among these ids that the caller sees. */
 const seenBy = async (context: Context, cluster: Cluster, ids: readonly string[]): Promise<ListedOrphan[]> => {
   const orphans = await readOrphans(context.db, cluster.key, visibleTo(context, cluster))
   const asked = new Set(ids)
@@ -149,7 +149,7 @@ const Choose = Type.Object({
   confirm: Maybe(Flag({ description: 'Must be true with remove, which deletes data.' })),
 })
 
-/** Decides while nobody else does: of two decisions at once, the second finds nothing to decide. */
+/** Decides exclusively: of two concurrent decisions, the second finds nothing to decide. */
 const alone = <T>({ database }: Pick<Parts, 'database'>, { key }: Cluster, decide: () => Promise<T>): Promise<T> =>
   database.transaction(async (tx) => {
     const [lock] = await tx.query<{ taken: boolean }>(tryTextLockSql, [`conflict of ${key}`])

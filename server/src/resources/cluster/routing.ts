@@ -1,5 +1,5 @@
 /**
- * Where traffic goes: on a cluster that services run on from their host names to their ports, as deployed; on other
+ * Where traffic goes: on a connected cluster from host names of its services to their ports, as deployed; on other
  * clusters the network routes that were set. Also which environments are on a cluster.
  */
 import Type from 'typebox'
@@ -27,7 +27,7 @@ const readRoutes = async (context: Context) => {
   if ((await engineOf(context, context.db)) === null) return { results: (spec.routes ?? []) as KeptRoute[] }
   const { db, node, principal } = context
   const rows = await db.query<KeptRoute & { projectId: string; mode: Mode }>(hostsSql, [node.id])
-  // A route has no id by which a list is narrowed to what a custom role sees.
+  // A route has no id by which the list could be filtered for a custom role.
   const seen = rows.filter((row) => !isSelective(principal) || mayReadAt(principal, { ...row, clusterId: node.id }))
   return { results: seen.map(({ destination, target, description }) => ({ destination, target, description })) }
 }

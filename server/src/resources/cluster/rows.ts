@@ -1,4 +1,4 @@
-/** What several files about clusters read from a cluster's row. Knows nothing of responses. */
+/** Reads of a cluster's row that several files share. Knows nothing of responses. */
 import { type Context, nodeInPath } from '../../api/operations/operation.ts'
 import type { Spec } from '../../api/operations/resource.ts'
 import { isEngineSql } from '../../clusters/local.ts'
@@ -19,14 +19,20 @@ export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spe
 const engineSql = `select case when ${isEngineSql('n')} then 'docker'
   when ${isKubernetesSql('n')} then 'kubernetes' end as engine from node n where n.id = $1`
 
-/** What this server reaches as the cluster of the path: an engine that services run on, or Kubernetes; null for none. */
+/**
+ * The kind of engine that this server has for the cluster of the path: an engine that services run on, or Kubernetes;
+ * null for none.
+ */
 export const engineOf = async ({ node }: Context, db: Queryable): Promise<'docker' | 'kubernetes' | null> => {
   const [row] = await db.query<{ engine: 'docker' | 'kubernetes' | null }>(engineSql, [node.id])
   if (row === undefined) throw notFound()
   return row.engine
 }
 
-/** Whether the cluster of the path is a Docker engine that services run on: this machine's, or one that credentials name. */
+/**
+ * Whether the cluster of the path is a Docker engine that services run on: this machine's, or one that credentials
+ * name.
+ */
 export const isDocker = async (context: Context, db: Queryable): Promise<boolean> =>
   (await engineOf(context, db)) === 'docker'
 

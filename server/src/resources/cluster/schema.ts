@@ -1,4 +1,4 @@
-/** What a cluster is made of: the fields of a request and of a record, with their ranges and defaults. Pure data. */
+/** The parts of a cluster: the fields of a request and of a record, with their ranges and defaults. Pure data. */
 import Type, { type TSchema } from 'typebox'
 import {
   Computed,
@@ -93,7 +93,7 @@ const Metrics = Type.Object({
   ),
 })
 
-/** Credentials and the region they are for; `name` is answered from the credentials' own record. */
+/** Credentials and the region they are for; `name` is read from the credentials' own record. */
 export const ProviderInfo = Type.Object({
   cloud_provider: Maybe(OneOf(vendors)),
   credentials: Maybe(Type.Object({ id: Maybe(Uuid()), name: Maybe(Text()) })),
@@ -109,7 +109,7 @@ const FeatureRequest = Type.Object({
 const objectName = '^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$'
 const ObjectName = () => Text(253, { pattern: objectName })
 
-/** Keys of Slipway are its own. */
+/** Keys of Slipway are reserved. */
 const Annotations = (description: string) =>
   Maybe(
     Nullable(

@@ -94,7 +94,7 @@ const settings: Settings = {
   'k8s.api.allowed_public_access_cidrs': anywhere(),
 }
 
-/** Who may reach what: recorded only, it would protect nothing. */
+/** Access rules: only recorded, they would protect nothing. */
 const protects = /^database\.|^k8s\.api\./
 
 export const clusterSettings: Settings = {

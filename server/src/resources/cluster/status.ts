@@ -1,7 +1,7 @@
 /**
  * The status of clusters, and the actions on them. A Docker engine, local or remote, or a Kubernetes cluster with a
- * kubeconfig answers or does not, and is never itself deployed; one at a cloud provider is made by a module of the operator
- * (managed/); other clusters are not reached, and actions on them are refused with the reason.
+ * kubeconfig answers or does not, and is never itself deployed; one at a cloud provider is made by a module of the
+ * operator (managed/); other clusters are not connected, and actions on them are refused with the reason.
  */
 import Type from 'typebox'
 import {
@@ -103,7 +103,7 @@ const connectedState = async (cluster: Cluster, own: Cluster): Promise<State> =>
   return { status, is_deployed: true, error_message: problem.message }
 }
 
-/** Of a cluster that a module makes: what its last run came to, and while it is to run, whether it answers. */
+/** For a cluster that a module makes: the result of its last run and, while it should run, whether it answers. */
 const stateOf = async ({ parts }: Context, id: string, managed: Managed | undefined): Promise<State> => {
   if (managed === undefined || managed.status === 'DEPLOYED') {
     const { of, own } = parts.clusters
@@ -146,7 +146,7 @@ const noRuntime = (spec: Spec): ApiError => {
   )
 }
 
-/** Whether a module of the operator makes the cluster of the path; refuses when there is none, or its tool is missing. */
+/** Whether a module of the operator makes the cluster of the path; refuses if there is none, or its tool is missing. */
 const isManaged = async (context: Context): Promise<boolean> => {
   const spec = await readCluster(context, context.db)
   if (spec.kubernetes !== 'MANAGED' || isLocal(spec)) return false
@@ -161,7 +161,7 @@ const isManaged = async (context: Context): Promise<boolean> => {
   return true
 }
 
-/** Writes what is asked of a cluster that a module makes, and shows it. */
+/** Writes the requested action on a cluster that a module makes, and shows the cluster. */
 const request = async (context: Context, write: (tx: Queryable) => Promise<void>) => {
   const spec = await readCluster(context, context.db)
   return context.transaction(async (tx) => {
@@ -171,7 +171,7 @@ const request = async (context: Context, write: (tx: Queryable) => Promise<void>
   })
 }
 
-/** The status of a cluster that is reached, which needs no action; 409 if it is locked, 400 for any other cluster. */
+/** The status of a connected cluster, which needs no action; 409 if it is locked, 400 for any other cluster. */
 const nothingToDo = async (context: Context) => {
   const spec = await readCluster(context, context.db)
   if ((await engineOf(context, context.db)) === null) throw noRuntime(spec)

@@ -1,8 +1,9 @@
 /**
- * Clusters on the websocket of the public API: whether the engine answers, and what the caller's services use there.
- * A cluster that this server has no runtime for ends the stream with a reason that begins with `NotFound`, which is how
- * clients know that there is nothing to wait for. Machines are shared by organizations: each is told of its own services
- * only. Clients expect the words of Kubernetes: requests equal limits, and a number that Docker does not have is 0.
+ * Clusters on the websocket of the public API: whether the engine answers, and the usage of the caller's services
+ * there. A cluster that this server has no runtime for ends the stream with a reason that begins with `NotFound`,
+ * which is how clients know that there is nothing to wait for. Machines are shared by organizations: each gets its own
+ * services only. Clients expect the words of Kubernetes: requests equal limits, and a number that Docker does not have
+ * is 0.
  */
 import Type from 'typebox'
 import type { Mode, Place } from '../../api/auth/permissions.ts'
@@ -22,10 +23,10 @@ import { engineProblem } from './status.ts'
 const statusEveryMs = 10_000
 const metricsEveryMs = 10_000
 const engineMs = 15_000
-/** Instances in one frame, of those that the caller may see; what they use is summed over all of them. */
+/** Instances in one frame, of those that the caller may see; their usage is summed over all of them. */
 const maxPods = 500
 
-/** The one machine of a cluster that is an engine: they have no names that all could be told. */
+/** The one machine of a cluster that is an engine: its host name must not be shown to all organizations. */
 const nodeName = 'docker-engine'
 
 interface Service {
@@ -211,7 +212,7 @@ const asMetrics = (metrics: Metrics, pods: readonly Pod[]) => {
   return { nodes: nodes === null ? [asNode(metrics, pods)] : nodes.map(frameOf), pvcs: [], node_pools: [] }
 }
 
-/** Only services that the caller may see. Callers with the same rights share what is shown. */
+/** Only services that the caller may see. Callers with the same rights share the result. */
 const seenBy = ({ principal }: Context): View<Metrics> => {
   const placeOf = (clusterId: string, { projectId, mode }: Service): Place => ({ projectId, mode, clusterId })
   return {
@@ -226,7 +227,7 @@ const seenBy = ({ principal }: Context): View<Metrics> => {
 
 interface Status {
   problem: string | null
-  /** Those of the machines; what keeps the whole cluster from answering has the name of what should answer. */
+  /** Problems of the machines; a problem of the whole cluster is listed under the engine's name. */
   warnings: ReturnType<typeof nodeWarningsOf>
 }
 
@@ -247,7 +248,7 @@ const asStatus = (status: Status) => ({
   tls_certificate: null,
 })
 
-/** One that answers, and does not tell its machines, has a problem too. */
+/** A cluster that answers, but does not list its machines, has a problem too. */
 const readClusterStatus = async (cluster: Cluster): Promise<Status> => {
   const name = cluster.nodes === null ? nodeName : 'api-server'
   const problem = await problemOf(cluster)
@@ -276,7 +277,7 @@ const metricsOf = (parts: Parts, id: string): Shared<Metrics> => ({
   read: () => readMetrics(parts, id),
 })
 
-/** Begins the stream of a cluster that is reached. */
+/** Begins the stream of a connected cluster. */
 const follow = async (context: Context, sink: Sink, begin: () => void): Promise<void> => {
   const { parts, node } = context
   try {

@@ -1,4 +1,4 @@
-/** What a helm service installs: the chart, where it comes from, and the values that override its defaults. */
+/** The chart of a helm service: its source, and the values that override its defaults. */
 import Type from 'typebox'
 import type { Spec } from '../../api/operations/resource.ts'
 import { List, Maybe, Nullable, Ref, Text, Uuid } from '../../api/operations/schema.ts'
@@ -114,7 +114,7 @@ export const Values = () =>
     ),
   })
 
-/** SQL for the name of the token that the files of values are read with. */
+/** SQL for the name of the token with which the files of values are read. */
 export const valuesTokenSql = `(select t.name from node t
   where t.id = (n.spec #>> '{values_override,file,git,git_repository,git_token_id}')::uuid)`
 

@@ -251,7 +251,7 @@ test('what a chart has claimed is a volume of its service, stopped or not, and d
   const service = await newHelm()
   const path = `/helm/${service.id}`
   await deploy(path, { chart_version: '6.0.0' })
-  // As the controller of a StatefulSet makes one: helm does not know of it.
+  // As the controller of a StatefulSet creates it: helm does not know of it.
   const { metadata, ...rest } = found(service, 'PersistentVolumeClaim', 'shop')
   kubernetes.store.put({ ...rest, metadata: { ...metadata, name: 'data-0', uid: 'another' } })
   await must('POST', `${path}/stop`, {})
@@ -267,7 +267,7 @@ test('what a chart has claimed is a volume of its service, stopped or not, and d
   await must('DELETE', path)
   await until(async () => (await call('GET', path)).status === 404, { what: 'the end of the service' })
   assert.deepEqual(await volumes(), [])
-  // One that was left by an end that was cut.
+  // A leftover of a deletion that was interrupted.
   kubernetes.store.put({ ...rest, metadata: { ...metadata, uid: 'a third' } })
   const key = { environmentId: service.environment.id, serviceId: service.id }
   await runtime.converge(key, { state: 'absent', graceMs: 0 }, null, signal)

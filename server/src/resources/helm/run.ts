@@ -43,7 +43,7 @@ const workload = ({
 }: ChartedSpec): WorkloadSpec => ({
   entrypoint: null,
   arguments: null,
-  // What its pods take is the chart's business, and the cluster's.
+  // The chart, and the cluster, decide about the resources of its pods.
   cpuMillicores: 0,
   memoryMb: 0,
   instances: 0,

@@ -1,4 +1,4 @@
-/** Questions about a chart before a service is made of it: whether it is there, and which values it has by itself. */
+/** Questions about a chart before a service is created from it: whether it exists, and its default values. */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation } from '../../api/operations/operation.ts'
 import { checkRefs, type Spec } from '../../api/operations/resource.ts'

@@ -133,7 +133,7 @@ test('the workload of an application is what its configuration says', async () =
     dockerfile_path: '/docker/Dockerfile',
     docker_target_build_stage: 'release',
   })
-  // Existing clients compare what they sent with what is answered.
+  // Existing clients compare the values they sent with the answer.
   const { body: shown } = await api.call('GET', `/application/${id}`)
   assert.deepEqual([shown.git_repository.root_path, shown.dockerfile_path], ['services/api/', '/docker/Dockerfile'])
   const [row] = await api.database.query<{ spec: Record<string, unknown> }>('select spec from node where id = $1', [id])

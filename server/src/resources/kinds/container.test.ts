@@ -15,7 +15,7 @@ const create = async (more: Record<string, unknown>, environmentId?: string) => 
   return call('POST', `/environment/${place}/container`, containerBody(registryId, more))
 }
 
-/** The state in which a service comes to rest. */
+/** The final state of a service. */
 const atRest = async (path: string): Promise<string> => {
   let state = ''
   await until(

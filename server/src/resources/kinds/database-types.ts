@@ -10,7 +10,7 @@ interface DatabaseType {
   login: string
   /** The initial database. */
   database: string
-  /** Of its URLs. */
+  /** Scheme of its URLs. */
   scheme: string
   /** Where its files are. */
   dataPath: string
@@ -24,7 +24,7 @@ interface DatabaseType {
 
 const local = '127.0.0.1'
 
-/** The user of their own that all of these images have. */
+/** The non-root user of all of these images. */
 const user = 999
 
 // The configuration is passed on standard input: every process on the machine can read a command line.

@@ -1,7 +1,7 @@
 /**
- * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files, or made by
- * a module of the operator (managed-database.ts). Promises that the password, generated at creation or told by the module,
- * is sealed and shown by one operation only.
+ * Databases: PostgreSQL, MySQL, MongoDB and Redis, run from their public images with a volume for their files, or made
+ * by a module of the operator (managed-database.ts). Promises that the password, generated at creation or output by
+ * the module, is sealed and shown by one operation only.
  */
 import { randomInt } from 'node:crypto'
 import Type from 'typebox'
@@ -82,16 +82,16 @@ type DatabaseSpec = {
   type: string
   version: string
   mode?: string
-  /** Of the cluster, in the mode MANAGED. */
+  /** Provider of the cluster, in the mode MANAGED. */
   provider?: string
   cpu: number
   memory: number
   storage: number
-  /** Id of its volume, which one in the mode MANAGED has not. */
+  /** Id of its volume; absent in the mode MANAGED. */
   volume_id?: string
   /** Its only port; rows from before databases could be public have none. */
   ports?: Port[]
-  /** Those that the server drew, as `TCP 30012`. */
+  /** The ports chosen by the server, as `TCP 30012`. */
   drawn_ports?: string[]
 }
 
@@ -121,7 +121,7 @@ const newCredentials = (id: string, type: string): Spec => {
 const publishedPortOf = (ports: readonly Port[] | undefined): number | undefined =>
   ports?.find(isPublished)?.external_port
 
-/** What other services of the environment learn about a database (variables/places.ts). */
+/** The variables that other services of the environment get from a database (variables/places.ts). */
 const builtInValuesOf = (id: string, type: string, ports: readonly Port[]): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const outside = publishedPortOf(ports)
@@ -138,8 +138,8 @@ const builtInValuesOf = (id: string, type: string, ports: readonly Port[]): Spec
 }
 
 /**
- * Where clients connect: on the environment's network or, if it is public, on this machine. Without a host of that, which
- * a Kubernetes cluster's load balancer has for itself, it is told as services of its environment reach it.
+ * Where clients connect: on the environment's network or, if it is public, on this machine. While a Kubernetes
+ * cluster's load balancer has no address, the internal address is returned.
  */
 const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string | null) => {
   const outside = publishedPortOf(ports)
@@ -148,7 +148,7 @@ const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'po
     : { host: outsideHost, port: outside }
 }
 
-/** What the last run of the module told of where clients connect. */
+/** The client's address from the outputs of the module's last run. */
 type Told = { HOST?: string; PORT?: string } | null
 
 const toldSql = `(select json_object_agg(o.name, o.value) from service_output o
@@ -310,7 +310,7 @@ const readRow = async (db: Queryable, id: string): Promise<Row> => {
   return row
 }
 
-/** What the module of a database in the mode MANAGED has told. Throws a 409 before its first deployment. */
+/** The outputs of the module of a database in the mode MANAGED. Throws a 409 before its first deployment. */
 const readTold = async ({ db, node, parts, principal }: Pick<Context, 'db' | 'node' | 'parts' | 'principal'>) => {
   const rows = await db.query<{ id: string; name: string; value: string | null; sealed: string | null }>(
     'select id, name, value, sealed from service_output where service_id = $1',
@@ -328,7 +328,7 @@ const readTold = async ({ db, node, parts, principal }: Pick<Context, 'db' | 'no
 
 const lookMs = 3000
 
-/** The host of the load balancer that its cluster has for a public one; null while there is none. */
+/** The host of the cluster's load balancer for a public database; null if there is none. */
 const balancerOf = async ({ db, node, parts }: Context, { ports }: DatabaseSpec): Promise<string | null> => {
   const port = publishedPortOf(ports)
   const ref = port === undefined ? null : await readRef(db, node.id)
@@ -370,7 +370,7 @@ const masterCredentials = operation({
   },
 })
 
-/** Without its module a database stays at what it has. */
+/** Without its module a database stays at its present version. */
 const managedVersions = (module: DatabaseModule | null, type: string, version: string): string[] => {
   const all = module === null ? [] : moduleVersions(module, type)
   return [...new Set([version, ...all.filter((each) => !isOlder(each, version))])]

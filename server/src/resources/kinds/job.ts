@@ -237,7 +237,7 @@ const completeSource = (sent: Spec, before: JobSource | undefined): JobSource =>
 const portsOf = ({ port }: Pick<JobSpec, 'port'>): Port[] =>
   port === null || port === undefined ? [] : completePorts([{ internal_port: port }], [])
 
-/** What one run may use; nothing keeps running. */
+/** Resources of one run; nothing keeps running. */
 const workloadOfJob = (kept: JobSpec): WorkloadSpec =>
   workloadOf({
     ...kept,

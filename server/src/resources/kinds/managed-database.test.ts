@@ -37,7 +37,7 @@ const keys = (
     ...{ name: 'keys', type: 'AWS_STATIC', access_key_id: 'AKIA-TEST', secret_access_key: secret },
   })
 ).body
-// As a cluster at this provider that is the engine of this machine.
+// Changes the engine of this machine to a cluster at this provider.
 await database.query('update node set spec = spec || $2 where id = $1', [
   clusterId,
   JSON.stringify({
@@ -61,7 +61,7 @@ type Script = (verb: string, task: Task) => string[]
 const usual: Script = (verb) =>
   verb === 'plan' ? ['Plan: 1 to add.'] : verb === 'apply' ? [left({ serial: 1 }), told(values)] : [left({ serial: 2 })]
 
-/** By the database. */
+/** By id of the database. */
 const scripts = new Map<string, Script>()
 const tasks = new Map<string, Task[]>()
 const began = new Map<string, number>()
@@ -76,7 +76,7 @@ api.runtime.run = (task, onLine, signal, once) => {
       began.set(id, 1 + (began.get(id) ?? 0))
     },
   }
-  // The fake program says its arguments; those of the real one are in what was asked.
+  // The fake program prints its arguments; those of the real one are in the request.
   const lines = (scripts.get(id) ?? usual)(task.arguments![0]!, task)
   return run({ ...task, entrypoint: null, arguments: lines }, onLine, signal, counted)
 }
@@ -258,7 +258,7 @@ test('a database is planned, made, told to its neighbours, changed, stopped, sta
     `select r::text as text from release r union all select line ->> 'text' from deployment_log,
        jsonb_array_elements(lines) line`,
   )
-  // The fake program says what it writes.
+  // The fake program prints the files it writes.
   const kept = rows.filter(({ text }) => !text.startsWith('write '))
   for (const { text } of kept) assert.ok(!text.includes(secret) && !text.includes(password), text)
 })
@@ -359,7 +359,7 @@ test('a cancel asks the tool to end and keeps what it left; a run of a server th
   modules.AWS!.POSTGRESQL = { ...module, image: 'fake/slow:3000' }
   await post(`/database/${id}/deploy`)
   await until(() => began.get(id) === 2, { what: 'the tool', timeoutMs: 30_000 })
-  // As after a death: the lease is over, and what the first server still does counts for nothing.
+  // As after a death: the lease is over, and later writes of the first server are ignored.
   await database.query(
     `update deployment set lease_until = '-infinity', fence = fence + 1 where environment_id = $1 and finished_at is null`,
     [environmentId],

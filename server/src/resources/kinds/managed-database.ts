@@ -1,6 +1,6 @@
 /**
- * Databases in MANAGED mode: what a module of the operator can read of one, what it may tell of it, and what the services
- * beside it learn of that. Pure, but for the provider of an environment's cluster.
+ * Databases in MANAGED mode: the fields that a module of the operator can read, the outputs it may have, and the
+ * variables that the other services get from them. Pure, except for the provider of an environment's cluster.
  */
 import { isIP } from 'node:net'
 import {
@@ -18,7 +18,7 @@ import { classify, parseAddress } from '../../lib/net/address-policy.ts'
 import type { Queryable } from '../../store/database.ts'
 import { databaseTypes, isEligible, isOlder } from './database-types.ts'
 
-/** What a module can read of the configuration. */
+/** The fields of the configuration that a module can read. */
 const readable = ['version', 'accessibility', 'instance_type', 'disk_type', 'storage', 'cpu', 'memory'] as const
 
 type ManagedFields = Readonly<Partial<Record<(typeof readable)[number], unknown>>>
@@ -35,7 +35,7 @@ export const readProvider = async (db: Queryable, environmentId: string): Promis
   return row?.provider ?? ''
 }
 
-/** The module by which such a database is made. Throws a 400 where there is none. */
+/** The module for such a database. Throws a 400 if there is none. */
 export const demandModule = (
   modules: Parameters<typeof databaseModuleOf>[0],
   provider: string,
@@ -50,7 +50,7 @@ export const demandModule = (
 export const moduleVersions = ({ versions }: DatabaseModule, type: string): readonly string[] =>
   versions.length > 0 ? versions : databaseTypes[type]!.versions
 
-/** Throws a 400 for what the operator's module does not make. */
+/** Throws a 400 for a database that the operator's module does not make. */
 export const checkManaged = (
   module: DatabaseModule,
   { type, version, instance_type: size }: { type: string; version: string; instance_type?: unknown },
@@ -72,7 +72,7 @@ export const checkManaged = (
     )
 }
 
-/** Of what a request names, the fields that the module is not given. */
+/** The fields of a request that the module does not get. */
 export const unreadFields = (module: DatabaseModule, sent: object): string[] =>
   readable.filter((field) => (sent as ManagedFields)[field] != null && readsField(module, `/${field}`) === 'nothing')
 
@@ -88,7 +88,7 @@ export const managedSource = ({ provider, type, ...kept }: { provider: string; t
   ),
 })
 
-/** What a run of the tool may use on this machine; nothing stays up. */
+/** Resources of the tool's runs on this machine; nothing keeps running. */
 export const managedWorkload: WorkloadSpec = {
   ...{ entrypoint: null, arguments: null, cpuMillicores: 1000, memoryMb: 1024, instances: 0 },
   ...{ ports: [], volumes: [], readiness: null, liveness: null, readyTimeoutMs: 0, stopGraceMs: moduleGraceMs },
@@ -102,7 +102,7 @@ const publicValues = (port: number) => ({
   [`PORT_${port}_TCP_EXTERNAL`]: { output: 'PORT' },
 })
 
-/** What other services learn (variables/places.ts): the same names as of a database in CONTAINER mode. */
+/** The variables for other services (variables/places.ts): the same names as of a database in CONTAINER mode. */
 export const managedBuiltIns = (type: string, isPublic: boolean) => ({
   HOST: { output: 'HOST' },
   PORT: { output: 'PORT' },
@@ -121,8 +121,8 @@ const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*\.?$/
 
 /**
- * A name, or an address of another machine. What a tenant wrote may be in it: where the program of a service would talk to
- * the machine that it runs on, or to the metadata of a cloud, no database is meant.
+ * A name, or an address of another machine. It may contain input of a tenant: an address by which a service's program
+ * would reach its own machine, or the metadata of a cloud, is refused.
  */
 const judgeHost = (host: string): string => {
   const text = host.replace(/^\[(.*)\]$/, '$1')

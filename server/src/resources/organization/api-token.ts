@@ -136,15 +136,15 @@ const rightsOf = async (tx: Queryable, body: Body, context: Context): Promise<Ri
   return { scopes: asked, roleId: null }
 }
 
-/** The audit log names people by a verified address: no token may look like one. */
+/** The audit log names users by a verified address: no token may look like one. */
 const checkName = (name: string): void => {
   if (name.normalize('NFKC').includes('@'))
     throw invalidField('/name', 'must not contain @, which is reserved for e-mail addresses of people')
 }
 
 /**
- * Locks the creator until the token is written, so that whoever revokes the creator, or removes its role, finds the
- * token too. Rejects if that has just happened.
+ * Locks the creator until the token is written, so that revoking the creator, or removing its role, finds the token
+ * too. Rejects if that has just happened.
  */
 const lockCreator = async (tx: Queryable, { principal }: Context): Promise<void> => {
   const { account, tokenId, organizationId, role } = principal

@@ -189,7 +189,7 @@ const [backSql, onSql] = [pageSql(true), pageSql(false)]
 
 type Row = Type.Static<typeof Event> & { micros: string }
 
-/** Clients would break on a value they do not know: then the next wider one. */
+/** Clients would break on an unknown value: they get the next wider one. */
 const show = ({ micros: _, ...row }: Row) => ({
   ...row,
   event_type: eventTypes.includes(row.event_type) ? row.event_type : 'UPDATE',

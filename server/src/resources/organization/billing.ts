@@ -1,6 +1,6 @@
 /**
- * What consoles of the public API ask of billing and of sign-up forms: there are no plans, costs or forms here, and the
- * answers say so. Nothing that is sent is stored.
+ * The answers to consoles of the public API about billing and sign-up forms: there are no plans, costs or forms here.
+ * Nothing that is sent is stored.
  */
 import Type from 'typebox'
 import { type Operation, operation, organizationInPath, ownOrganization } from '../../api/operations/operation.ts'

@@ -1,6 +1,6 @@
 /**
- * Invitations by e-mail. Promises that only an account with that address, verified by the issuer, can accept one, once,
- * within a week. No mail is sent: the inviter passes on the link, which is useless to anybody else.
+ * Invitations by e-mail. Promises that only an account with that address, verified by the issuer, can accept one,
+ * once, within a week. No mail is sent: the inviter passes on the link, which is useless to others.
  */
 import Type from 'typebox'
 import { builtInRoles } from '../../api/auth/permissions.ts'

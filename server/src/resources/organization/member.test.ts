@@ -12,7 +12,7 @@ const api = await startApi({
 const { call, organizationId } = api
 const base = `/organization/${organizationId}`
 
-/** Sends requests as a person who signed in. */
+/** Sends requests as a signed-in user. */
 const as = async (person: string): Promise<Call> => {
   const authorization = `Bearer ${await provider.tokenOf(person)}`
   return (method, path, body, headers) => api.as(null)(method, path, body, { authorization, ...headers })
@@ -39,7 +39,7 @@ const leave = (userId: string) => call('DELETE', `${base}/member`, { user_id: us
 const grant = (mode: string, level: string) =>
   modes.map((each) => ({ environment_type: each, permission: each === mode ? level : 'NO_ACCESS' }))
 
-/** A custom role that says the lowest of all there is but for what is given here. */
+/** A custom role with the lowest level everywhere except for the given ones. */
 const newRole = async (name: string, projects: Record<string, object>, cluster = 'VIEWER'): Promise<Json> => {
   const made = await call('POST', `${base}/customRole`, { name })
   assert.equal(made.status, 201, JSON.stringify(made.body))

@@ -1,6 +1,6 @@
 /**
- * Members: accounts with one role each in an organization. There is at most one owner, who can only transfer that role.
- * Whoever loses rights loses the tokens created with them.
+ * Members: accounts with one role each in an organization. There is at most one owner, who can only transfer that
+ * role. A member that loses rights loses the tokens created with them.
  */
 import Type from 'typebox'
 import { builtInRole, builtInRoles, covers, type Role } from '../../api/auth/permissions.ts'

@@ -1,4 +1,4 @@
-/** What members, invitations and tokens share: which role is granted, by whom, and how roles are spelled in the API. */
+/** Shared by members, invitations and tokens: which role is granted, by whom, and how roles are spelled in the API. */
 
 import { builtInRole, builtInRoles, covers, type Role } from '../../api/auth/permissions.ts'
 import { readRole } from '../../api/auth/role-rows.ts'

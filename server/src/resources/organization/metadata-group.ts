@@ -48,7 +48,7 @@ const checkPair = ({ key, value }: Pair, place: string, isValue: (value: string)
 interface MetadataGroup {
   /** `labels` or `annotations`. */
   field: 'labels' | 'annotations'
-  /** Of ids: `Labels`. */
+  /** Word in ids: `Labels`. */
   word: string
   /** The OpenAPI id of the read, which does not always follow the pattern of the others. */
   readId: string

@@ -1,6 +1,6 @@
 /**
- * Roles: the five built-in ones, and custom ones, which define for each cluster, project and environment mode what
- * their holders may do. What a role does not list yet (a new cluster, a new project) has the lowest level.
+ * Roles: the five built-in ones, and custom ones, which define for each cluster, project and environment mode the
+ * rights of their holders. A cluster or project that a role does not list yet has the lowest level.
  */
 import Type from 'typebox'
 import { builtInRoles, clusterLevels, modes, projectLevels } from '../../api/auth/permissions.ts'

@@ -106,7 +106,7 @@ const webhook = resource({
     edit: 'editOrganizationWebhook',
     remove: 'deleteOrganizationWebhook',
   },
-  // The URL may itself be a secret: whoever knows that of a Slack webhook can write to the channel.
+  // The URL may itself be a secret: with that of a Slack webhook one can write to the channel.
   reads: 'sensitive',
   spec,
   record: { target_secret_set: Computed(Flag()) },

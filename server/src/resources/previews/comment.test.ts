@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { plain } from './comment.ts'
 
-/** What hosts make of a text after its escapes are gone. */
+/** A text as hosts show it, once its escapes are removed. */
 const finished = (text: string): string => text.replaceAll(/\\([!-/:-@[-`{-~])/g, '$1')
 
 test('a name in a comment is text: no markup, no row of its own, no mention, no link', () => {

@@ -1,19 +1,22 @@
-/** The comment at a pull request: what its preview is, where it answers, or why there is none. */
+/** The comment on a pull request: its preview, the preview's addresses, or why there is none. */
 import type { Parts } from '../../api/parts.ts'
 import { oneLine } from '../../deployments/git-hosts/answers.ts'
 import { openGitHost } from '../../deployments/git-hosts/git-host.ts'
 import { type Preview, readSource } from './rows.ts'
 
-/** By which the comment is found again. */
+/** The marker by which the comment is found again. */
 const markOf = ({ id }: Preview): string => `<!-- slipway preview ${id} -->`
 
-/** Mentions and addresses are found in the finished text, where nothing is escaped any more: this keeps them apart. */
+/**
+ * Mentions and addresses are found in the finished text, where nothing is escaped any more: this separates their
+ * parts.
+ */
 const apart = '\u200b'
 
-/** Of a row's reason, which is shown whole (list.ts). */
+/** For a row's reason, which the list shows whole (list.ts). */
 const mostReason = 500
 
-/** Names are whatever a user gave: they must not look like anything else here. */
+/** Names are arbitrary: they must not look like any other part of the comment. */
 export const plain = (text: string, most = 100): string =>
   oneLine(text, most)
     .replaceAll(/[\\`*_{}[\]()<>#|@!~&]/g, '\\$&')
@@ -73,7 +76,7 @@ export const commentOf = async (parts: Parts, preview: Preview, isOver: boolean)
 
 const patienceMs = 20_000
 
-/** Writes the comment, or changes the one that is there. Rejects with a `GitHostError`. */
+/** Writes the comment, or changes the existing one. Rejects with a `GitHostError`. */
 export const writeComment = async (
   parts: Parts,
   preview: Preview,

@@ -1,6 +1,6 @@
 /**
- * Makes, updates and removes the environment of a pull request. Each is one transaction with what is remembered of it,
- * under the lease of the preview: there is one environment, or none, whatever instant a process dies at.
+ * Creates, updates and removes the environment of a pull request. Each is one transaction with the preview's row,
+ * under the lease of the preview: there is one environment, or none, whenever a process dies.
  */
 
 import { Readable } from 'node:stream'
@@ -57,7 +57,7 @@ const ourselves = (preview: Preview): Principal => ({
 
 type Transaction = Context['transaction']
 
-/** What a clone needs of a request, where nobody has made one. */
+/** The context for a clone, without a caller's request. */
 const contextOf = async (
   parts: Parts,
   preview: Preview,
@@ -82,7 +82,7 @@ const contextOf = async (
 
 const maxName = 100
 
-/** `staging shop #12`, of the environment, the repository and the request; its services have host names from it. */
+/** `staging shop #12`: the environment, the repository and the request; host names of its services are made from it. */
 const nameOf = (origin: string, { number, id }: Preview, { url }: SourceOf, isTaken: boolean): string => {
   const repository = /([^/]+?)(\.git)?\/*$/.exec(url)?.[1] ?? 'repository'
   const name = `${origin.slice(0, maxName)} ${repository.slice(0, maxName)} #${number}`
@@ -127,7 +127,7 @@ const deploy = async (
   await writePreview(tx, preview, { ...made, isExpired: false }, hoursOf(parts))
 }
 
-/** What was cloned becomes the request's own: its branch, deployed by it alone. */
+/** Points cloned services to the branch of the request; only the preview deploys them. */
 const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: string, { url }: SourceOf) => {
   await tx.query(
     `update node n set updated_by = null, spec = case
@@ -152,7 +152,7 @@ const turnToRequest = async (tx: Queryable, { branch }: Preview, environmentId: 
   await tx.query('update node set updated_by = null where id = $1', [environmentId])
 }
 
-/** A preview rests while nobody asks for it: what requests can wake has no instances then. */
+/** A preview sleeps without traffic: services that requests can wake have no instances then. */
 const letSleep = async (tx: Queryable, { parts }: MakeParts, environmentId: string): Promise<void> => {
   const clusterId = await readClusterId(tx, environmentId)
   const { runtime } = await parts.clusters.of(clusterId!, tx)
@@ -167,20 +167,20 @@ const letSleep = async (tx: Queryable, { parts }: MakeParts, environmentId: stri
   )
 }
 
-/** 409 while the project has as many as it may. */
+/** 409 while the project has its maximum of previews. */
 const refuseFull = async (db: Queryable, { settings }: Parts, preview: Preview): Promise<void> => {
   const { previews: most } = settings.limits ?? usualLimits
   const others = most === 0 ? 0 : await countPlaces(db, preview)
   if (most !== 0 && others >= most) throw limitReached('previews', most, others + 1)
 }
 
-/** Of two that want the last place, one gets it. */
+/** Of two that need the last place, one gets it. */
 const takePlace = async (tx: Queryable, parts: Parts, preview: Preview): Promise<void> => {
   await tx.query(textLockSql, [`previews ${preview.projectId}`])
   await refuseFull(tx, parts, preview)
 }
 
-/** Clones the environment and deploys it with the branch; false: what was to be cloned is gone. */
+/** Clones the environment and deploys it with the branch; false: its origin no longer exists. */
 export const make = async (makeParts: MakeParts, preview: Preview, isTaken = false): Promise<boolean> => {
   const { parts, services } = makeParts
   await refuseFull(parts.database, parts, preview)
@@ -208,7 +208,7 @@ export const make = async (makeParts: MakeParts, preview: Preview, isTaken = fal
   }
 }
 
-/** Deploys the newer commit; what still waits of earlier ones is canceled. */
+/** Deploys the newer commit; queued deployments of earlier ones are canceled. */
 export const update = (makeParts: MakeParts, preview: Preview, environmentId: string): Promise<void> =>
   holdLease(makeParts.parts.database, previewLeases, preview, async (tx) => {
     const { deployments } = makeParts.parts
@@ -222,7 +222,7 @@ export const update = (makeParts: MakeParts, preview: Preview, environmentId: st
     await deploy(tx, makeParts, preview, environmentId, await readSource(tx, preview), false)
   })
 
-/** Deletes the environment, and ends what is being deployed to it. */
+/** Deletes the environment, and ends its deployments in progress. */
 export const remove = (
   { parts }: MakeParts,
   preview: Preview,

@@ -1,9 +1,9 @@
 /**
- * Gives each open pull request of a previewed repository an environment of its own: a clone, deployed with the branch of
- * the request, that follows its pushes and goes when it closes. Promises one environment a request, whatever dies and
- * however many servers share the database; no more of a project than its limit, the others wait; nothing for forks,
- * whose authors must not see the secrets of an environment; an end for each, also when nobody closes the request.
- * When the process dies: the lease of the preview ends, and another server goes on with what its row says.
+ * Gives each open pull request of a previewed repository an environment of its own: a clone, deployed with the branch
+ * of the request, that follows its pushes and is deleted when it closes. Promises one environment per request,
+ * whatever dies and however many servers share the database; at most the limit for a project, the others wait; none
+ * for forks, whose authors must not see the secrets of an environment; an end for each, even if the request is never
+ * closed. When the process dies: the lease of the preview ends, and another server resumes from its row.
  */
 import type { Parts } from '../../api/parts.ts'
 import { GitHostError } from '../../deployments/git-hosts/git-host.ts'
@@ -35,7 +35,7 @@ import { startSources } from './sources.ts'
 const concurrency = 4
 const longestPauseMs = 10_000
 
-/** Seconds until a preview is looked at again. */
+/** Seconds until a preview is checked again. */
 const soon = 2
 const busy = 3
 const full = 20
@@ -46,12 +46,12 @@ const fork = 'It comes from a fork: its author would get what the services of th
 const gone = 'Its environment was deleted.'
 const overdue = 'Nobody has pushed to it for so long that its time was over.'
 
-/** What is done next, and in how many seconds to look again; null: nothing is left to do. */
+/** The next step, with the seconds until the next check; null: nothing is left to do. */
 type Step = number | null
 
 const isNew = ({ commitId, deployedCommit }: Preview): boolean => commitId !== null && commitId !== deployedCommit
 
-/** Writes what became of it, here and in the row. */
+/** Writes its new state, here and in the row. */
 const turn = async ({ parts }: MakeParts, preview: Preview, change: Change): Promise<void> => {
   const hasLeft = preview.environmentId !== null && change.environmentId === null
   await holdLease(parts.database, previewLeases, preview, async (tx) => {
@@ -69,7 +69,7 @@ const reread = async ({ parts }: MakeParts, preview: Preview): Promise<void> => 
   Object.assign(preview, row, { changes, fence })
 }
 
-/** An engine that does not answer now keeps them, as it keeps what else it has built. */
+/** An engine that does not answer now keeps them, like its other built images. */
 const forgetImages = async ({ parts }: MakeParts, preview: Preview): Promise<void> => {
   const { clusterId, images } = await readUnneeded(parts.database, preview)
   if (clusterId === null || images.length === 0) return
@@ -81,7 +81,7 @@ const forgetImages = async ({ parts }: MakeParts, preview: Preview): Promise<voi
   }
 }
 
-/** One that has an environment. */
+/** A preview that has an environment. */
 const carry = async (makeParts: MakeParts, preview: Preview, environmentId: string): Promise<Step> => {
   const made = await readMade(makeParts.parts.database, environmentId)
   if (made === null) {
@@ -92,14 +92,14 @@ const carry = async (makeParts: MakeParts, preview: Preview, environmentId: stri
     return 0
   }
   if (made.isLeaving) {
-    // By somebody's hand: it is not made again before the next push.
+    // Deleted by a user: it is not created again before the next push.
     if (preview.state !== 'REMOVING')
       await turn(makeParts, preview, { state: 'REMOVING', reason: gone, isExpired: true })
     return soon
   }
   if (!preview.isOpen || preview.isOverdue || preview.state === 'REMOVING') {
     const isExpired = preview.isOpen && (preview.isExpired || preview.isOverdue)
-    // A removal that has failed is asked for again, after a while.
+    // A failed removal is requested again, after a while.
     if (preview.state === 'REMOVING' && made.isBusy) return soon
     await remove(makeParts, preview, environmentId, { reason: isExpired ? overdue : null, isExpired })
     await reread(makeParts, preview)
@@ -113,7 +113,7 @@ const carry = async (makeParts: MakeParts, preview: Preview, environmentId: stri
   return made.isBusy ? busy : calm
 }
 
-/** One that has none. */
+/** A preview that has none. */
 const begin = async (makeParts: MakeParts, preview: Preview): Promise<Step> => {
   if (!preview.isOpen) return null
   if (preview.isFork) {
@@ -134,10 +134,10 @@ const step = async (makeParts: MakeParts, preview: Preview): Promise<Step> => {
     return environmentId === null ? await begin(makeParts, preview) : await carry(makeParts, preview, environmentId)
   } catch (error) {
     if (!(error instanceof ApiError) || error.status >= 500) throw error
-    // Whatever refuses it now may not later: a place that is free, a name, a limit of the organization.
+    // The reason for a refusal may pass later: no free place, a name, a limit of the organization.
     const state = preview.environmentId === null ? 'WAITING' : preview.state
     await turn(makeParts, preview, { state, reason: error.message })
-    // What is to go, or waits for a place, is not left for long.
+    // One that must be removed, or waits for a place, is retried soon.
     if (error.code === limitCode || preview.environmentId !== null) return full
     return error.status === 409 ? later : calm
   }
@@ -145,9 +145,11 @@ const step = async (makeParts: MakeParts, preview: Preview): Promise<Step> => {
 
 const commentPauses = [10, 60, 300, 1800, 7200]
 
-/** Says at the request how it stands; a host that is away is told later, and holds up nothing. */
+/**
+ * Reports the preview's state on the request; if the host does not answer, it is reported later, and delays nothing.
+ */
 const say = async ({ parts }: MakeParts, preview: Preview, isOver: boolean, signal: AbortSignal): Promise<void> => {
-  // One that never had an environment has said all that there is to say.
+  // A closed request that never had an environment needs no further comment.
   if (isOver && preview.deployedCommit === null) return
   const text = await commentOf(parts, preview, isOver)
   if (text === preview.commented || !preview.mayComment) return

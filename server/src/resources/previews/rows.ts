@@ -27,7 +27,7 @@ export interface Preview extends Leased {
   commented: string | null
   commentFailures: number
   mayComment: boolean
-  /** Its time is over, and its host was asked lately, or has not answered for as long again. */
+  /** It has expired, and its host was asked recently, or has not answered for as long again. */
   isOverdue: boolean
   changes: string
 }
@@ -42,7 +42,7 @@ const columns = `id, organization_id as "organizationId", project_id as "project
 
 export const previewLeases: LeaseTable<Preview> = { name: 'preview', open: `lease_until > '-infinity'`, columns }
 
-/** Of one organization at once: a git host of theirs that hangs holds up no other's. */
+/** Previews of one organization at once: its git host that hangs delays no other's. */
 const perOrganization = 2
 
 export const claimPreviews = claimInTurns({
@@ -62,7 +62,7 @@ const fields: Record<keyof Change, string> = {
   isExpired: 'is_expired',
 }
 
-/** Writes what has become of a preview, in the transaction that holds its lease. */
+/** Writes the state of a preview, in the transaction that holds its lease. */
 export const writePreview = async (tx: Queryable, { id }: Leased, change: Change, hours?: number): Promise<void> => {
   const names = Object.keys(change) as (keyof Change)[]
   const sets = names.map((name, index) => `${fields[name]} = $${index + 3}`)
@@ -73,7 +73,7 @@ export const writePreview = async (tx: Queryable, { id }: Leased, change: Change
   )
 }
 
-/** Gives the preview back, to be looked at again then; at once if there is news of its request meanwhile. */
+/** Releases the preview, to be checked again then; at once if its request has changed meanwhile. */
 export const releaseIn = async (tx: Queryable, { id, changes }: Preview, seconds: number): Promise<void> => {
   await tx.query(
     `update preview set worker = null, lease_until = '-infinity', next_at = case when changes = $2
@@ -82,7 +82,7 @@ export const releaseIn = async (tx: Queryable, { id, changes }: Preview, seconds
   )
 }
 
-/** Remembers what has been built for its environment so far, for when nothing else tells any more. */
+/** Stores the images built for its environment so far, for when its rows no longer exist. */
 export const noteImages = async (tx: Queryable, { id, environmentId }: Preview): Promise<void> => {
   if (environmentId !== null)
     await tx.query(
@@ -96,7 +96,7 @@ export const noteImages = async (tx: Queryable, { id, environmentId }: Preview):
     )
 }
 
-/** What was built for it and no service that is left could run again. */
+/** Images that were built for it and that no remaining service could run again. */
 export const readUnneeded = async (
   db: Queryable,
   { id }: Leased,
@@ -110,7 +110,7 @@ export const readUnneeded = async (
   return row ?? { clusterId: null, images: [] }
 }
 
-/** Nothing is left of it: its place is free. */
+/** Deletes its row: nothing is left of it, and its place is free. */
 export const forgetPreview = async (tx: Queryable, preview: Preview): Promise<boolean> => {
   const [gone] = await tx.query('delete from preview where id = $1 and changes = $2 returning 1', [
     preview.id,
@@ -119,7 +119,10 @@ export const forgetPreview = async (tx: Queryable, preview: Preview): Promise<bo
   return gone !== undefined
 }
 
-/** Whoever waits for a place in the project looks again. What somebody else works on is passed over: it looks again by itself. */
+/**
+ * Makes previews that wait for a place in the project check again. Those being worked on are skipped: they check again
+ * by themselves.
+ */
 export const wakeWaiting = async (tx: Queryable, projectId: string): Promise<void> => {
   await tx.query(
     `update preview set next_at = '-infinity' where id in (select id from preview where project_id = $1
@@ -129,7 +132,7 @@ export const wakeWaiting = async (tx: Queryable, projectId: string): Promise<voi
   await tx.query(`select pg_notify('${previewChannel}', '')`)
 }
 
-/** Environments that previews of the project have. */
+/** The number of environments of the project's previews. */
 export const countPlaces = async (tx: Queryable, { id, projectId }: Preview): Promise<number> => {
   const [row] = await tx.query<{ count: number }>(
     `select count(*)::int as count from preview where project_id = $1 and environment_id is not null and id <> $2`,
@@ -145,7 +148,7 @@ interface Made {
   isBusy: boolean
 }
 
-/** Null when there is no such environment. */
+/** Null if there is no such environment. */
 export const readMade = async (db: Queryable, environmentId: string): Promise<Made | null> => {
   const [row] = await db.query<Made>(
     `select exists (select from deployment d where d.environment_id = e.id and d.whole_environment

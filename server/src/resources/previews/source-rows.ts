@@ -21,7 +21,7 @@ export const sourceLeases: LeaseTable<PreviewSource> = {
   columns,
 }
 
-/** Notes the repositories that are to be asked, and forgets those that nobody needs any more. */
+/** Adds the repositories that must be polled, and deletes those no longer needed. */
 export const findSources = async (db: Queryable): Promise<void> => {
   await db.query(
     `with wanted as (
@@ -42,7 +42,7 @@ export const findSources = async (db: Queryable): Promise<void> => {
   )
 }
 
-/** Of one organization at once. */
+/** Polls of one organization at once. */
 const perOrganization = 2
 
 export const claimSources = claimInTurns({ table: sourceLeases, dueAt: 'next_at', perOrganization })
@@ -92,7 +92,7 @@ export interface Found {
   open: readonly number[] | null
 }
 
-/** Remembers what was found, and ends the look. */
+/** Stores the results, and ends the poll. */
 export const finishSource = (
   database: Database,
   source: PreviewSource,

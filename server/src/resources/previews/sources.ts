@@ -1,9 +1,8 @@
 /**
- * Finds pull requests: asks the git host of each repository whose services are to be previewed for those that are open,
- * when the host has told of one and every so often (SLIPWAY_GIT_POLL_SECONDS). Promises that what a payload says is not
- * believed, that the commit of a request is the one that the repository itself has, and that a host which does not
- * answer, or not with a list, closes nothing.
- * When the process dies: the lease ends, and the next look finds what this one would have found.
+ * Finds pull requests: asks the git host of each repository with previewed services for its open ones, after a
+ * delivery from the host and periodically (SLIPWAY_GIT_POLL_SECONDS). Promises that payloads are not trusted, that the
+ * commit of a request is the one in the repository itself, and that a host which does not answer, or not with a list,
+ * closes nothing. When the process dies: the lease ends, and the next poll finds the same.
  */
 import type { Parts } from '../../api/parts.ts'
 import { isValidBranch } from '../../builds/git/names.ts'
@@ -47,11 +46,11 @@ const readHeads = async (
 }
 
 const maxTitle = 200
-/** Requests and environments of one repository that are looked after. */
+/** The most pairs of requests and environments that are handled for one repository. */
 const maxPairs = 1000
 const maxUrl = 2000
 
-/** Only addresses that a browser follows to the host. */
+/** Only addresses that a browser may follow to the host. */
 const pageOf = ({ url }: PullRequest): string =>
   /^https?:\/\/[!#-'*-;=?-~]+$/.test(url) && url.length <= maxUrl ? url : ''
 

@@ -184,8 +184,8 @@ const EnvironmentBody = Type.Object(
 export type EnvironmentRequest = Type.Static<typeof EnvironmentBody>
 
 /**
- * The source's configuration, changed by the rule and, with precedence, by the body. A pull request that gets a preview
- * of the source gets none of the clone besides.
+ * The source's configuration, changed by the rule and, with precedence, by the body. A clone does not get previews of
+ * its own if the source has them.
  */
 const specOf = async (tx: Queryable, source: Spec, wish: EnvironmentRequest, projectId: string): Promise<Spec> => {
   const rules = wish.apply_deployment_rule === true ? await readRules(tx, projectId) : []

@@ -1,6 +1,6 @@
 /**
- * Copies of services: what a create would produce from the source's configuration, with its secrets. Ids inside (ports,
- * storage), generated passwords and host names are new. Data, custom domains and what is deployed stay with the source.
+ * Copies of services: the result of a create with the source's configuration, with its secrets. Ids inside (ports,
+ * storage), generated passwords and host names are new. Data, custom domains and deployments stay with the source.
  */
 import type { Context } from '../../api/operations/operation.ts'
 import { type Change, type Spec, sealAll, translateWrite } from '../../api/operations/resource-writes.ts'
@@ -41,7 +41,7 @@ export const lockSources = async (tx: Queryable, ids: readonly string[]): Promis
   return rows
 }
 
-/** What a copy is made from; its secrets are in clear in `spec`. */
+/** The input for a copy; its secrets are in clear in `spec`. */
 export interface Copy {
   service: Service
   id: string
@@ -131,7 +131,7 @@ export const prepareCopy = async (
   const { resource, definition } = service
   const opened = await openAll(sealer, context.principal.organizationId, source, rename)
   const body = { ...bodyOf(service, source, opened, rename), name: wanted.name }
-  // The request did not send what the source has.
+  // The request did not send the source's values.
   const silent = { ...context, onlyRecorded: () => {} }
   const completed = (await resource.validate?.(body, silent, changeOf(tx, wanted))) ?? body
   const spec = saveHead(definition.git, source, renewRestrictions(completed))

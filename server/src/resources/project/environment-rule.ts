@@ -28,7 +28,7 @@ export const schedule = {
   weekdays: List(OneOf(weekdays), 7, { description: 'The days on which the hours begin.' }),
 }
 
-/** Throws for hours that mean nothing. */
+/** Throws for invalid hours. */
 export const checkSchedule = ({ auto_stop, timezone, start_time, stop_time, weekdays: days }: Partial<KeptRule>) => {
   if (!isTimeZone(String(timezone))) throw invalidField('/timezone', 'is not an IANA time zone')
   if (auto_stop !== true) return
@@ -57,7 +57,7 @@ const recordFields = (fields: Record<string, TSchema>): Record<string, TSchema> 
 
 const EnvironmentRule = Type.Object(recordFields(EnvironmentRuleBody), { title: 'EnvironmentDeploymentRule' })
 
-/** What an environment stores of the rule that matched it. */
+/** The part of the matching rule that an environment stores. */
 export interface KeptRule {
   on_demand_preview: boolean
   auto_preview: boolean
@@ -144,7 +144,7 @@ const editOne = operation({
       if ((await lockNode(tx, node.id)) === null) throw notFound()
       const { createdAt, rule } = await readRule(tx, node.id)
       const kept = { ...usualRule, ...rule, ...body, updated_at: parts.clock.now().toISOString() } as KeptRule
-      // Previews are made by the server: whoever lets it make them may have made them.
+      // The server creates the previews: enabling them needs the right to create them.
       if (kept.auto_preview && rule?.auto_preview !== true)
         await context.authorizeAlso({ projectId: node.parentId, mode: 'PREVIEW', clusterId: null }).catch(() => {
           throw forbidden('Turning on auto_preview requires a role that may also create previews in this project.')

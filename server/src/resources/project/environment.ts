@@ -72,7 +72,10 @@ const chooseCluster = async (
   return found
 }
 
-/** Completes a new environment; the project's first rule that matches its name fills in what the body leaves out. */
+/**
+ * Completes a new environment; the first rule of the project that matches its name fills in fields missing in the
+ * body.
+ */
 const complete = async (spec: Spec, context: Context, change: Change): Promise<Spec> => {
   const there = { projectId: change.parent.id, mode: spec.mode as Mode, clusterId: String(spec.cluster_id) }
   if (change.previous !== null) {

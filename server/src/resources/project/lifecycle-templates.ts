@@ -1,4 +1,4 @@
-/** Templates of lifecycle jobs: this server has none, and says so in the form that clients know. */
+/** Templates of lifecycle jobs: this server has none, and answers so in the form that clients know. */
 import Type from 'typebox'
 import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Open, Results, Text } from '../../api/operations/schema.ts'

@@ -39,7 +39,7 @@ parts.builder = {
   files: mirrors.files,
 }
 
-/** Three provider APIs below one address; `asked` is what they heard. */
+/** Three provider APIs below one address; `asked` records their requests. */
 const asked: string[] = []
 const shop = guarded.url('shop')
 const github = (index: number) => ({
@@ -123,7 +123,7 @@ test('every provider lists the repositories that a token sees, page by page', as
     }[type]
     assert.deepEqual(body.results[0], { ...first, url: shop, default_branch: 'main' })
     assert.equal(body.results.length, type === 'GITHUB' ? 101 : 1)
-    // The oldest token stands in where none is named.
+    // The oldest token is used if none is named.
     assert.deepEqual((await call('GET', `/${path}`)).body, body)
   }
   // A token is not an account, or clients would show it twice.
@@ -143,7 +143,7 @@ test('what a git host sends is counted before it is parsed, and no list of it is
   const refused = await list()
   assert.deepEqual([refused.status, refused.body.code], [400, 'git_unreachable'])
   assert.match(refused.body.message, /not that of a git host/)
-  // As many as may be parsed are more than a call can have arguments.
+  // As many as may be parsed are more than the arguments that a call can have.
   answers[path] = `[${'{},'.repeat(90_000)}{}]`
   answers[path.replace('&page=1', '&page=2')] = []
   const { status, body } = await list()
@@ -152,7 +152,7 @@ test('what a git host sends is counted before it is parsed, and no list of it is
 
 test('branches of a private repository are read from it with the token', async () => {
   const path = `${base}/account/bitbucket/repository/branch?gitTokenId=`
-  // The API names where the repository is: that is no reason to send the token there.
+  // The API names the repository's location: that is no reason to send the token there.
   const narrow = await call('GET', `${path}${await newToken('BITBUCKET')}&name=o/shop`)
   assert.deepEqual([narrow.status, narrow.body.code], [400, 'git_token_elsewhere'])
   const id = await newToken('BITBUCKET', { repository_origins: [new URL(shop).origin] })
@@ -352,7 +352,7 @@ test('only who administers the organization may have a git token sent to another
     assert.deepEqual([path, status, answer.code], [path, 400, 'git_token_elsewhere'])
   }
   assert.equal(guarded.requests.length, heard)
-  // What an administrator has set up stays, sent back whole as well; another repository does not come in its place.
+  // Settings of an administrator stay, even if sent back whole; another repository does not replace them.
   const { id } = await newApplication(api, environmentId, { git_repository })
   const path = `/application/${id}`
   const { body: kept } = await writer('GET', path)
@@ -382,7 +382,7 @@ test('a git token is sent to no other port or scheme of the host of its API, who
   const heardBy = (text: string) => guarded.requests.slice(heard).filter((line) => JSON.stringify(line).includes(text))
   assert.deepEqual(heardBy(Buffer.from('x-access-token:right').toString('base64')), [])
 
-  // Who knows the token says where it may go.
+  // A user who knows the token decides where it may be sent.
   const path = `${base}/gitToken/${git_token_id}`
   const repository_origins = [new URL(guarded.url('shop')).origin]
   for (const ask of [writer, call]) {

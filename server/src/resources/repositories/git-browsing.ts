@@ -54,7 +54,7 @@ const sentences: Record<string, string> = {
     'The git token is not for the address of this repository: an administrator of the organization can add its origin to repository_origins of the token.',
 }
 
-/** Codes whose errors already say what the git host answered. */
+/** Codes whose errors already contain the git host's answer. */
 const ofHost: ReadonlySet<string> = new Set(['git_denied', 'git_unreachable'])
 
 /** Turns a git host's refusal into an `ApiError`. */
@@ -87,7 +87,7 @@ const gitSourceFor = async (
   return { organizationId, url, branch, ...(credentials === undefined ? {} : { credentials }) }
 }
 
-/** The same for a repository that the caller names. Throws where its git token may not be sent. */
+/** The same for a repository that the caller names. Throws if its git token may not be sent there. */
 export const sourceAskedFor = async (context: Context, git: GitRepositorySpec): Promise<GitSource> => {
   await refuseTokensElsewhere(context.db, context.principal, git)
   return gitSourceFor(context, git, administers(context.principal))

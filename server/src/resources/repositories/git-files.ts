@@ -1,4 +1,4 @@
-/** What files of a repository say, for forms that are filled in before a service is made: Dockerfiles and variables. */
+/** Reads files of a repository for forms that are filled in before a service is created: Dockerfiles and variables. */
 import Type from 'typebox'
 import {
   type Context,
@@ -104,7 +104,7 @@ const exposedBy = (text: string): number[] => {
 
 const inspectBody = Type.Object({ git_repository: GitRepositoryToRead() })
 
-/** The branch that is wanted, else the one that is the usual one. */
+/** The requested branch, else the default one. */
 const branchOf = (wanted: string | undefined, branches: readonly string[]): string =>
   wanted ?? ['main', 'master'].find((name) => branches.includes(name)) ?? branches[0] ?? 'main'
 

@@ -18,7 +18,7 @@ const apiUrls: Record<string, string> = {
   BITBUCKET: 'https://api.bitbucket.org/2.0',
 }
 
-/** The public host of a type is left with the type, unless another address is sent. */
+/** The default API address of a type is replaced with the type, unless an address is sent. */
 const apiUrlOf = (spec: Spec, { body }: Context, { previous }: Change): unknown => {
   const isOfOldType = previous !== null && spec.git_api_url === apiUrls[String(previous.spec.type)]
   const kept = isOfOldType && body.git_api_url === undefined ? undefined : spec.git_api_url
@@ -28,7 +28,7 @@ const apiUrlOf = (spec: Spec, { body }: Context, { previous }: Change): unknown 
 const isSame = (one: readonly string[], other: readonly string[]): boolean =>
   one.length === other.length && one.every((each) => other.includes(each))
 
-/** Those that are sent, else those of before, unless they were only those of the API's address of before. */
+/** The sent ones, else the former ones, unless they belonged only to the former API address. */
 const originsOf = (apiUrl: string, { body }: Context, { previous }: Change): string[] => {
   const usual = usualOrigins(apiUrl)
   if (body.repository_origins !== undefined) {
@@ -61,7 +61,7 @@ const validate = (spec: Spec, context: Context, change: Change): Spec => {
   const kept = (previous?.spec.repository_origins ?? []) as string[]
   if (previous !== null && context.body.token === undefined && origins.some((origin) => !kept.includes(origin)))
     throw invalidField('/token', 'must be sent again when an origin is added to repository_origins')
-  // Another token: what was approved for the old one is not for this one.
+  // Another host has another token: approvals of the old one do not apply to it.
   const urls = moved ? [] : (previous?.spec.repository_urls ?? [])
   return { ...spec, git_api_url: url, repository_origins: origins, repository_urls: urls }
 }

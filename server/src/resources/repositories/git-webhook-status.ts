@@ -1,4 +1,6 @@
-/** Whether pushes to a service's repository are noticed, how, and what became of the last one; and the webhook's sync. */
+/**
+ * Whether pushes to a service's repository are noticed, how, and the result of the last one; and the webhook's sync.
+ */
 import Type from 'typebox'
 import { gitWebhookPath } from '../../api/git-webhooks.ts'
 import { isSelective } from '../../api/operations/access.ts'
@@ -14,7 +16,7 @@ import { gitProviders } from '../service/git-source.ts'
 import type { Service } from '../service/service.ts'
 import { ensureGitWebhook } from './git-webhook.ts'
 
-/** The repository of a service, wherever its kind has it. */
+/** The path of a service's repository in its kind's configuration. */
 const repositoryOf = (services: readonly Service[]): string => {
   const places = services.flatMap(({ definition: { git } }) => (git === undefined ? [] : [repositorySql(git)]))
   return `coalesce(${[...new Set(places)].map((place) => `nullif(${place}, 'null')`).join(', ')})`
@@ -43,7 +45,7 @@ interface Row {
   lookError: string | null
 }
 
-// Told of a push within the days in which the poll counts on being told.
+// `isHeard`: a delivery arrived within the days in which polling relies on webhooks.
 const rowSql = (
   repository: string,
 ): string => `select ${repository} ->> 'provider' as provider, ${repository} ->> 'url' = '${internalUrl}' as "isInternal",
@@ -56,7 +58,7 @@ const rowSql = (
     left join git_repository o on o.id = n.id
   where n.id = $1`
 
-/** Without asking the host: a webhook of ours that was never called may be missing there, or nobody has pushed. */
+/** Without asking the host: a webhook of ours that was never called may be missing there, or nothing was pushed. */
 const statusOf = ({ isHeard, isInternal, webhooks }: Row): string => {
   if (isHeard === true || isInternal) return 'ACTIVE'
   return webhooks > 0 ? 'UNABLE_TO_VERIFY' : 'NOT_CONFIGURED'
@@ -117,7 +119,7 @@ const noToken =
 const noHost =
   'The repository is not at the git host of its git token (git_api_url), so nobody can be told: enter a webhook at the host by hand.'
 
-/** The host refuses, or is away: the caller is told which. */
+/** The host refuses, or does not answer: the caller gets the reason. */
 const askHost = async (
   context: Context,
   place: { url: string; gitTokenId: string },
@@ -149,7 +151,7 @@ const sync = (sql: string, repository: string): Operation =>
     answer: GitWebhookStatus,
     async run(context) {
       const { db, node, parts, principal } = context
-      // The token and the webhook are the organization's: a role for some projects is not enough.
+      // The token and the webhook belong to the organization: a role for some projects is not enough.
       if (isSelective(principal)) throw forbidden('This needs a role that may use the git tokens of the organization.')
       const [place] = await db.query<Place>(
         `select ${repository} ->> 'url' as url, ${repository} ->> 'git_token_id' as "gitTokenId" from node n where n.id = $1`,

@@ -38,7 +38,7 @@ const spec = Type.Object({
   ),
 })
 
-/** Where the operator says that others reach us, else as the caller did, which is how a git host may reach us too. */
+/** The operator's public address, else the one that the caller used, which a git host may reach too. */
 const addressOf = ({ parts, scheme, headers }: Context, id: unknown): string =>
   `${parts.settings.publicUrl ?? `${scheme}//${String(headers.host ?? '127.0.0.1')}`}${gitWebhookPath}/${String(id)}`
 
@@ -80,7 +80,7 @@ const gitWebhook = resource({
 const insert = insertSql(kind, kind, gitWebhook.recordText)
 const update = updateSql(gitWebhook.recordText)
 
-/** The webhook for what is read with a git token, and its secret: made unless there is one. */
+/** The webhook for repositories read with a git token, and its secret: created if missing. */
 export const ensureGitWebhook = async (
   context: Context,
   gitTokenId: string,
@@ -88,9 +88,9 @@ export const ensureGitWebhook = async (
   const { principal, parts, db } = context
   const { organizationId, tokenId } = principal
   await parts.sealer.prepare(organizationId)
-  // Not the transaction of the request, whose result would be kept as its answer: this one is a secret.
+  // Not the transaction of the request, whose result would be stored as its answer: this one is a secret.
   return db.transaction(async (tx) => {
-    // Of two at once, the second finds what the first has made.
+    // Of two at once, the second finds the row of the first.
     await tx.query('select 1 from node where id = $1 for no key update', [gitTokenId])
     const [row] = await tx.query<{ id: string; sealed: string }>(
       `select id, sealed ->> 'signing_secret' as sealed from node where organization_id = $1 and kind = '${kind}'

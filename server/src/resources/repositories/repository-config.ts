@@ -1,7 +1,7 @@
 /**
- * What container registries and Helm repositories have in common: a kind, a URL that fits the kind, and a configuration
- * with the credentials that the kind requires. Promises that stored secrets are never sent to an address other than the
- * one they were given for.
+ * Shared by container registries and Helm repositories: a kind, a URL that fits the kind, and a configuration with the
+ * credentials that the kind requires. Promises that stored secrets are never sent to an address other than the one
+ * they were given for.
  */
 import Type from 'typebox'
 import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'
@@ -26,7 +26,7 @@ const open = ['username', 'region', 'access_key_id', 'role_arn', 'scaleway_acces
 const azure = ['azure_tenant_id', 'azure_subscription_id']
 const secrets = ['password', 'secret_access_key', 'scaleway_secret_key']
 
-/** Fields that both have. `logins` are those that a login is made of; `unused` says why the others are only recorded. */
+/** Fields that both have. `logins` are the fields of a login; `unused` says why the others are only recorded. */
 export const commonConfig = (logins: readonly string[], unused: string) => {
   const all = {
     ...Object.fromEntries([...open, ...azure].map((name) => [name, Maybe(Text(2048))])),

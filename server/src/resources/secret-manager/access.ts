@@ -36,7 +36,7 @@ const endpoints: Record<string, TObject> = {
   GCP_SECRET_MANAGER: Type.Object({ region: Needed(), project_id: Needed() }),
 }
 
-/** As deployments say that need it (variables/external/managers.ts). */
+/** The same sentence as in deployments (variables/external/managers.ts). */
 const needsCluster =
   'it is a role of a cluster at the cloud provider, which this server does not have: a deployment that needs it fails and says so.'
 

@@ -1,4 +1,7 @@
-/** Secrets of managers outside in deployments: what a service gets, when it is read again, and what a failure says. */
+/**
+ * Secrets of external managers in deployments: the values that a service gets, when they are read again, and the
+ * message of a failure.
+ */
 import assert from 'node:assert/strict'
 import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
@@ -18,14 +21,14 @@ const account = {
   client_email: 'reader@project.iam.gserviceaccount.com',
   private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
   private_key_id: 'key-1',
-  // Not ours to believe.
+  // Untrusted.
   token_uri: 'http://169.254.169.254/token',
 }
 
-/** All that the managers have, by region or project and name. */
+/** All secrets of the managers, by region or project and name. */
 const secrets = new Map<string, string | Buffer>()
 const asked: string[] = []
-/** What the next requests are answered with instead. */
+/** The response to the next requests instead. */
 let trouble: ((res: ServerResponse) => void) | null = null
 
 const send = (res: ServerResponse, status: number, body: object): void =>
@@ -146,7 +149,7 @@ const settle = async ({ environmentId, id }: Scene, path = `/application/${id}/d
   return (await call('GET', `/application/${id}/deploymentHistoryV2`)).body.results[0]
 }
 
-/** What runs now. */
+/** The workload that runs now. */
 const workloadOf = async ({ environmentId, id }: Scene) => {
   const release = await api.database.query<{ current: string }>(
     'select current_release_id as current from service_state where service_id = $1',
@@ -196,7 +199,7 @@ test('a deployment gets the values of AWS and Google secrets, as variables and f
     'ssm.us-gov-west-1.amazonaws.com',
   ])
   assert.equal(asked.filter((each) => each === 'POST /token').length, 1)
-  // Nothing of it is anywhere but in the sealed release.
+  // Its values are only in the sealed release.
   const lists = [
     `/application/${scene.id}/environmentVariable`,
     `/application/${scene.id}/secret`,

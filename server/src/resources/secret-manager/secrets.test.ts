@@ -26,7 +26,7 @@ const google = {
   authentication: { mode: 'GCP_JSON_CREDENTIALS', json_credentials: 'canary-2' },
 }
 
-/** What a deployment would use: the sealed text of each access, opened. */
+/** The secrets that a deployment would use: the sealed text of each access, opened. */
 const secretsOf = async (clusterId: string): Promise<Record<string, string>> => {
   const rows = await api.database.query<{ id: string; name: string; sealed: Record<string, string> }>(
     `select id, name, sealed from node where parent_id = $1 order by name`,

@@ -1,4 +1,4 @@
-/** What uses a secret manager access: variables of projects, environments and services. */
+/** The users of a secret manager access: variables of projects, environments and services. */
 import Type from 'typebox'
 import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Maybe, Results, Text, Uuid } from '../../api/operations/schema.ts'

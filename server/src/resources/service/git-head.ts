@@ -1,5 +1,5 @@
 /**
- * The head of a service's branch, looked up after a write and kept, so that reads can show it before anything is
+ * The head of a service's branch, looked up after a write and stored, so that reads can show it before anything is
  * deployed; and whether the repository can be read.
  */
 import { setTimeout as pause } from 'node:timers/promises'
@@ -12,7 +12,7 @@ import { isObject } from '../../lib/foreign-text/fields.ts'
 import { type GitRepositorySpec, sourceUrlOf } from './git-source.ts'
 
 const headTimeoutMs = 10_000
-/** How long an answer waits for a git host; what comes later is in the next read. */
+/** How long an answer waits for a git host; later results are in the next read. */
 const patienceMs = 1000
 
 /** The path of the repository in a configuration: `['source', 'docker', 'git_repository']`. */
@@ -21,14 +21,14 @@ export type GitPath = readonly string[]
 /** SQL for the repository in a row `n`. */
 export const repositorySql = (path: GitPath): string => `n.spec #> '{${path.join(',')}}'`
 
-/** What a deployment says, or a look at the repository, when it may not be read. */
+/** The errors of a deployment, or of a read of the repository, when it may not be read. */
 const refusals = ['git_denied', 'git_token_missing', 'git_token_expired', 'git_token_elsewhere']
 
 /** SQL: whether the last deployment of the service `n` since it was changed was refused its repository. */
 export const isRefusedSql = `coalesce((select w.error ->> 'code' = any('{${refusals.join(',')}}') from deployment_service w
   where w.service_id = n.id and w.finished_at > n.updated_at order by w.created_at desc, w.deployment_id desc limit 1), false)`
 
-/** The fields that a look changes; none if the host did not say. */
+/** The fields that a lookup changes; none if the host did not say. */
 type Seen = Pick<GitRepositorySpec, 'head_commit_id' | 'has_access'>
 
 const isRefused = (error: unknown): boolean => error instanceof DeploymentError && refusals.includes(error.code)
@@ -87,7 +87,7 @@ const noteFailure = ({ parts }: Context, error: unknown): Seen => {
   return {}
 }
 
-/** A record after a create or an edit, with what its git host tells within a moment. */
+/** A record after a create or an edit, with the data that its git host returns within a moment. */
 export const withHead = async (context: Context, record: Spec, path: GitPath): Promise<Spec> => {
   const looked = noteHead(context, String(record.id), path).catch((error: unknown) => noteFailure(context, error))
   const seen = await Promise.race([looked, pause(patienceMs, {} as Seen, { ref: false })])
@@ -95,7 +95,7 @@ export const withHead = async (context: Context, record: Spec, path: GitPath): P
   return withRepository(record, { ...access, ...(head === undefined ? {} : { deployed_commit_id: head }) })
 }
 
-/** Looks again after a clone, one by one: what its services have is as old as their sources' heads. */
+/** Looks up heads again after a clone, one by one: its services have the heads stored for their sources. */
 export const lookUpHeadsAgain = async (
   context: Context,
   copies: readonly { id: string; path: GitPath }[],

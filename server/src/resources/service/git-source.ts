@@ -1,4 +1,4 @@
-/** Git repositories of services: what is accepted, and how it is answered. Pure. */
+/** Git repositories of services: requests and responses. Pure. */
 
 import Type from 'typebox'
 import { Discarded, Flag, Maybe, Nullable, OneOf, Ref, Text, Timestamp } from '../../api/operations/schema.ts'
@@ -8,7 +8,7 @@ import { invalidField } from '../../lib/errors.ts'
 
 export const gitProviders = ['BITBUCKET', 'GITHUB', 'GITLAB']
 
-/** What a create or an edit sends. */
+/** In a create or an edit. */
 export const GitRepositoryRequest = () =>
   Type.Object({
     url: Text(2048, {
@@ -21,11 +21,11 @@ export const GitRepositoryRequest = () =>
     provider: Maybe(OneOf(gitProviders)),
   })
 
-/** What is read once and kept by nothing. */
+/** For a single read; not stored. */
 export const GitRepositoryToRead = () =>
   Type.Object({ ...GitRepositoryRequest().properties, provider: Maybe(Discarded(OneOf(gitProviders))) })
 
-/** What is answered. */
+/** In responses. */
 export const GitRepository = () =>
   Type.Object({
     has_access: Flag(),
@@ -43,18 +43,18 @@ export const GitRepository = () =>
     git_token_name: Maybe(Nullable(Text())),
   })
 
-/** What is kept. */
+/** As stored. */
 export interface GitRepositorySpec {
   url: string
   branch: string
   root_path: string
   git_token_id: string | null
   provider: string
-  /** Whose repository it is, if it is on this server: the application's own id. */
+  /** The owner if the repository is on this server: the application's own id. */
   repository_id?: string
   /** The branch's head when it was last looked up; answered until something is deployed. */
   head_commit_id?: string
-  /** Whether the host let it be read when it was last looked up; unknown if it did not say. */
+  /** Whether the host allowed reading it at the last lookup; unknown if it did not say. */
   has_access?: boolean
 }
 
@@ -66,7 +66,7 @@ const providerOf = (url: string): string => {
   return host.includes('bitbucket') ? 'BITBUCKET' : 'GITHUB'
 }
 
-/** A path inside the repository, as it was sent: existing clients take an answer that differs for a fault. */
+/** A path inside the repository, as it was sent: existing clients treat a different answer as an error. */
 export const insidePath = (field: string, path: string): string => {
   if (path.split('/').includes('..') || /[\p{Cc}\\]/u.test(path))
     throw invalidField(field, 'must stay inside the repository')
@@ -98,8 +98,8 @@ const checkInternal = (field: string, applicationId: string | undefined, tokenId
 }
 
 /**
- * Validates and completes what was sent; a known head is kept while the branch is the same. Only an application, whose
- * id is given, may have its repository on this server.
+ * Validates and completes the sent fields; a known head is kept while the branch is the same. Only an application,
+ * whose id is given, may have its repository on this server.
  */
 export const completeGitRepository = (
   sent: unknown,
@@ -159,7 +159,7 @@ export const viewGitRepository = (spec: GitRepositorySpec, commit: KeptCommit | 
   }
 }
 
-/** What an image is built from: a repository and a Dockerfile in it. */
+/** The source of an image: a repository and a Dockerfile in it. */
 export const Build = () => ({
   git_repository: GitRepositoryRequest(),
   dockerfile_path: Maybe(Nullable(Text(1024, { default: 'Dockerfile' }), { default: 'Dockerfile' })),
@@ -172,7 +172,7 @@ export type BuildFields = {
   docker_target_build_stage?: string | null
 }
 
-/** Validates and completes what `Build` declares; `field` is its place in the body. */
+/** Validates and completes the fields of `Build`; `field` is its place in the body. */
 export const completeBuild = (
   sent: Record<string, unknown>,
   before?: Partial<BuildFields>,

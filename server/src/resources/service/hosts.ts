@@ -11,7 +11,7 @@ import { clusterDomainSql } from '../../store/installation.ts'
 import { isTakenByPlatformSql } from '../../store/reserved-hosts.ts'
 import type { Port } from './parts.ts'
 
-// Room for `p65535-` in front and a suffix behind within the 63 characters of a DNS label.
+// Room for a leading `p65535-` and a trailing suffix within the 63 characters of a DNS label.
 const maxLabel = 48
 
 /** The preferred label of a service. Pure. */

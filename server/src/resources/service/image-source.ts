@@ -1,4 +1,4 @@
-/** Images of services: registry, repository and tag; what is accepted, and how it is answered. Pure. */
+/** Images of services: registry, repository and tag; requests and responses. Pure. */
 import Type from 'typebox'
 import { Computed, OneOf, Ref, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Source } from '../../deployments/deployments.ts'
@@ -25,10 +25,10 @@ const part = '[a-z0-9]+(?:(?:\\.|__?|-+)[a-z0-9]+)*'
 export const ImageName = () =>
   Text(255, { pattern: `^${part}(?:/${part})*$`, description: 'A repository without host, tag or digest.' })
 
-/** What a create or an edit sends. */
+/** In a create or an edit. */
 export const ImageRequest = () => ({ image_name: ImageName(), tag: ImageTag(), registry_id: Ref('container_registry') })
 
-/** What is answered. */
+/** In responses. */
 export const Registry = () =>
   Computed(
     Type.Object(

@@ -72,7 +72,7 @@ const prefixOf = (text: string | undefined): string | null | undefined => {
 
 const notPrefix = 'must be a path such as /api, without encoded characters, patterns, `.` and `..`'
 
-/** 400 for paths that the router could not tell apart. */
+/** 400 for paths that the router could not distinguish. */
 const checkPaths = (ports: readonly Partial<Port>[]): void => {
   const seen = new Set<string>()
   for (const [index, port] of ports.entries()) {
@@ -87,7 +87,7 @@ const checkPaths = (ports: readonly Partial<Port>[]): void => {
   }
 }
 
-/** What was stored before paths were checked counts as none. */
+/** A path stored before paths were checked counts as none. */
 const placeOf = (port: Port): Pick<WorkloadPort, 'publicPath' | 'publicPathRewrite'> => {
   const path = isWeb(port) ? prefixOf(port.public_path) : undefined
   if (path === undefined || path === null) return {}
@@ -135,10 +135,10 @@ export const workloadPorts = (ports: readonly Port[]): WorkloadPort[] =>
 
 const minStorageGb = 4
 
-/** Of `auto_preview` where there is a repository. */
+/** Description of `auto_preview` for services with a repository. */
 export const autoPreview =
   "Whether pull requests to the service's branch get a preview, if the deployment rule of its environment has `auto_preview` too."
-/** Of `auto_preview` where there is none. */
+/** Description of `auto_preview` for services without one. */
 export const noPreviews = 'an image has no pull requests.'
 const noGpu = 'this cluster has no GPUs'
 
@@ -304,7 +304,7 @@ export const toProbe = (kept: KeptProbe | null | undefined, ports: readonly Port
 
 const usualReadyMs = 300_000
 
-/** How long a new version may take to become ready: what its probe allows, else five minutes. */
+/** How long a new version may take to become ready: the time that its probe allows, else five minutes. */
 export const readyTimeoutMs = (probe: Probe | null): number =>
   probe === null
     ? usualReadyMs

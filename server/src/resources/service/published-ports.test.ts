@@ -127,7 +127,7 @@ test('a port that the operator does not list is refused with the limit and the s
   const { id } = listed.body
   const path = `/application/${id}`
   await settle(path, 'deploy', 'DEPLOYED')
-  // As it was made when any port could be named.
+  // As created when any port could be named.
   const spec = `replace(spec::text, '"external_port": 25', '"external_port": 599')::jsonb`
   await api.database.query(`update node set spec = ${spec} where id = $1`, [id])
   await api.database.query('update outside_port set port = 599 where service_id = $1', [id])
@@ -333,7 +333,7 @@ test('a port is claimed by the first deployment that needs it: a chosen one is r
     (await streams(drawn.id)).map((each) => each.port),
     [now],
   )
-  // What a client has read before is not what it asked for: sent back, it stays the drawn one.
+  // Values that a client only read are not requests: sent back, the port stays a chosen one.
   const { ports } = (await call('GET', `/application/${drawn.id}`)).body
   assert.deepEqual(outside(await send('PUT', `/application/${drawn.id}`, { ports }, 200)), [now])
 })

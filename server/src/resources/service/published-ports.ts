@@ -46,7 +46,7 @@ const taken = (index: number): ApiError => {
 
 interface Chosen {
   ports: Port[]
-  /** Which of them the server drew: a deployment may replace those. */
+  /** The ports chosen by the server: a deployment may replace those. */
   drawn_ports: string[]
 }
 

@@ -1,5 +1,5 @@
 /**
- * What services with instances share: resources, instances, ports, storage, probes, and the workload made from them.
+ * Shared by services with instances: resources, instances, ports, storage, probes, and the workload made from them.
  */
 import { pointerTo } from '../../api/operations/effects.ts'
 import type { Context } from '../../api/operations/operation.ts'
@@ -90,14 +90,14 @@ export type RunningSpec = {
   max_running_instances: number
   healthchecks: KeptHealthchecks
   ports: Port[]
-  /** Those that the server drew, as `TCP 30012`. */
+  /** The ports chosen by the server, as `TCP 30012`. */
   drawn_ports?: string[]
   storage: StorageItem[]
   arguments: string[]
   entrypoint?: string | null
 }
 
-/** What `Running` declares, with its defaults. */
+/** The fields of `Running`, with their defaults. */
 export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
   ports?: unknown
   storage?: unknown
@@ -106,7 +106,7 @@ export type RunningRequest = Omit<RunningSpec, 'ports' | 'storage'> & {
 }
 
 /**
- * What the environment's cluster has; 400 for what it does not have. Nothing is checked while a cluster has never
+ * The capacity of the environment's cluster; 400 for a request beyond it. Nothing is checked while a cluster has never
  * answered, which is null.
  */
 export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): Promise<Capacity | null> => {
@@ -115,7 +115,7 @@ export const refuseBeyondCluster = async ({ db, parent }: Change, body: Spec): P
   return capacity
 }
 
-/** Says which sizes of volumes do not act on a cluster. */
+/** Reports sizes of volumes that have no effect on a cluster. */
 export const noteSizes = (
   { onlyRecorded }: Pick<Context, 'onlyRecorded'>,
   capacity: Capacity | null,
@@ -144,7 +144,7 @@ const refuseBadInstances = ({ min_running_instances: min, max_running_instances:
     throw invalidField('/min_running_instances', 'must not be more than max_running_instances')
 }
 
-/** Validates and completes what `Running` declares; other fields are passed through. */
+/** Validates and completes the fields of `Running`; other fields are passed through. */
 export const completeRunning = async (body: RunningRequest, context: Context, change: Change<RunningSpec>) => {
   const before: Partial<RunningSpec> = change.previous?.spec ?? {}
   noteSizes(context, await refuseBeyondCluster(change, body), sizePaths((body.storage ?? []) as unknown[]))
@@ -166,13 +166,13 @@ export const commandOf = (command: { entrypoint?: string | null; arguments?: str
   arguments: command.arguments === undefined || command.arguments.length === 0 ? null : command.arguments,
 })
 
-/** A request finds it by a name and waits there; a connection to a port of its own would not. */
+/** A request finds it by a host name and waits there; a connection to a port of its own would not. */
 const canBeWoken = (ports: readonly Port[]): boolean => {
   const open = workloadPorts([...ports]).filter(({ publiclyAccessible }) => publiclyAccessible)
   return open.length > 0 && open.every(({ protocol }) => protocol === 'HTTP' || protocol === 'GRPC')
 }
 
-/** How many a new version starts, and how their number follows their use. */
+/** How many instances a new version starts, and how their number follows their use. */
 const instancesOf = (running: RunningSpec): Pick<WorkloadSpec, 'instances' | 'scaling'> => {
   const { min_running_instances: min, max_running_instances: most } = running
   if (most === 0) return { instances: 0 }

@@ -56,14 +56,14 @@ const groupsSql = (field: string): string =>
     from jsonb_array_elements(n.spec -> '${field}') with ordinality w (item, at)
     join node g on g.id = (w.item ->> 'id')::uuid)`
 
-/** What a record may show of the service's repository. */
+/** The facts about the service's repository that a record may show. */
 export interface GitFacts {
   /** The commit of the deployed version. */
   commit: KeptCommit | null
   tokenName: string | null
 }
 
-/** What a create or an edit has besides the fields of the kind. */
+/** The fields of a create or an edit besides those of the kind. */
 type Common = {
   name: string
   description?: string | null
@@ -77,11 +77,11 @@ export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields &
 interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
   /** Of the list: the operation's id and summary. */
   list: { id: string; words: string }
-  /** What a create takes besides name, description, icon and groups. */
+  /** The fields of a create besides name, description, icon and groups. */
   spec: Schema
   fixed?: ResourceDefinition['fixed']
   generated?: readonly string[]
-  /** What records have beyond that. */
+  /** The further fields of records. */
   record?: Record<string, TSchema>
   columns?: Record<string, string>
   /** Services of the kind can have groups of labels and annotations. */
@@ -91,7 +91,7 @@ interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Sc
   /** The path of the service's repository in the configuration. */
   git?: GitPath
   view?(record: NoInfer<Kept> & Spec, git: GitFacts): Spec
-  /** Writes what belongs to the service besides its state and its host names. */
+  /** Writes the service's further rows besides its state and its host names. */
   written?(tx: Queryable, spec: NoInfer<Kept> & Common, context: Context, change: Change<NoInfer<Kept>>): Promise<void>
   /** For clones: puts secrets that are sealed with the row outside of `spec` back into a configuration. */
   withSecrets?(spec: NoInfer<Kept>, sealed: ReadonlyMap<string, Secret>): Spec
@@ -106,7 +106,7 @@ export interface Service {
   readAll(db: Queryable, environmentId: string): Promise<Spec[]>
   answer: TObject
   definition: ServiceDefinition
-  /** How the kind's rows are made, for those that make them other than by a create. */
+  /** How the kind's rows are made, for code that makes them other than by a create. */
   resource: ResourceDefinition
 }
 

@@ -1,7 +1,8 @@
 /**
- * Which repositories a git token may be used for. Whoever names a repository may not read the token, and could own
- * another host, or another port of the same one: at other addresses than those of the token, only who administers the
- * organization may use it. Each such repository is written to the token's row, where every use of it is checked.
+ * Which repositories a git token may be used for. A user who names a repository may not be allowed to read the token,
+ * and could own another host, or another port of the same one: at addresses other than the token's own, only
+ * administrators of the organization may use it. Each such repository is written to the token's row, where every use
+ * of it is checked.
  */
 import type { Principal } from '../../api/operations/operation.ts'
 import { reaches, reachSql, type TokenReach } from '../../deployments/credentials/origins.ts'
@@ -23,7 +24,7 @@ interface Token {
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
 
-/** Every repository in a configuration that is read with a git token, however deep it is. */
+/** Every repository in a configuration that is read with a git token, at any depth. */
 const usesIn = (value: unknown): Use[] => {
   if (!isObject(value)) return []
   const { url, git_token_id: tokenId } = value
@@ -34,7 +35,7 @@ const usesIn = (value: unknown): Use[] => {
 export const administers = ({ scopes, within }: Principal): boolean =>
   scopes.has('Admin') && (within === null || within.has('Admin'))
 
-/** The uses of a token for repositories that it is not for yet. */
+/** The uses of a token for repositories that it is not approved for yet. */
 const findElsewhere = async (db: Queryable, organizationId: string, uses: readonly Use[]) => {
   if (uses.length === 0) return []
   const tokens = await db.query<Token>(
@@ -48,7 +49,10 @@ const findElsewhere = async (db: Queryable, organizationId: string, uses: readon
   })
 }
 
-/** Throws for a repository in `asked` that the caller may not read with the token named there; what `kept` has may stay. */
+/**
+ * Throws for a repository in `asked` that the caller may not read with the token named there; those in `kept` may
+ * stay.
+ */
 export const refuseTokensElsewhere = async (
   db: Queryable,
   principal: Principal,

@@ -1,7 +1,7 @@
 /**
- * Reads the parts of Terraform's files that forms are filled in from: values of variables, and the variables that a
- * module declares. A scanner, not an evaluator: what a value is computed from is answered as it is written. Pure, and
- * linear in the text.
+ * Reads the parts of Terraform's files from which forms are filled in: values of variables, and the variables that a
+ * module declares. A scanner, not an evaluator: expressions are answered as they are written. Pure, and linear in the
+ * text.
  */
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 
@@ -9,7 +9,7 @@ interface Entry {
   name: string
   /** Between the name and what follows: labels of a block, or null for `name = value`. */
   labels: string[] | null
-  /** Of an attribute its expression, of a block what is in its braces. */
+  /** The expression of an attribute, or the content of a block's braces. */
   body: string
 }
 
@@ -22,7 +22,7 @@ const endOfText = (text: string, at: number): number => {
   return Math.min(index + 1, text.length)
 }
 
-/** The end of a comment that begins at `at`; `at` when none does. */
+/** The end of a comment that begins at `at`; `at` if none does. */
 const endOfComment = (text: string, at: number): number => {
   if (text[at] === '#' || text.startsWith('//', at)) {
     const end = text.indexOf('\n', at)
@@ -33,7 +33,7 @@ const endOfComment = (text: string, at: number): number => {
   return end === -1 ? text.length : end + 2
 }
 
-/** The end of `<<EOT … EOT` that begins at `at`; `at` when none does. */
+/** The end of `<<EOT … EOT` that begins at `at`; `at` if none does. */
 const endOfHeredoc = (text: string, at: number): number => {
   const [begin, word] = /^<<-?([A-Za-z_]\w{0,100})\r?\n/.exec(text.slice(at, at + 120)) ?? []
   if (begin === undefined) return at
@@ -123,7 +123,7 @@ const plainValue = (body: string): string => {
   return /^[\w.-]/.test(body) ? withoutComment(body) : body
 }
 
-/** What a file of values (`.tfvars`, or `.tfvars.json`) sets. */
+/** The values in a file (`.tfvars`, or `.tfvars.json`). */
 export const readValues = (path: string, text: string): Record<string, string> => {
   if (path.endsWith('.json')) {
     try {

@@ -1,6 +1,6 @@
 /**
- * What a service is in files for the Terraform provider that existing configurations use, from its public record. Pure;
- * the console shows it beside the forms in which services are made.
+ * A service in files for the Terraform provider that existing configurations use, from its public record. Pure; the
+ * console shows it beside the forms in which services are created.
  */
 import { type ExportedKind, kinds } from '../../kinds.ts'
 import { block, type Value } from './hcl.ts'

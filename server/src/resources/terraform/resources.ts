@@ -1,6 +1,6 @@
 /**
- * What a Terraform service manages, from the state that its last run left. A state holds secrets, and does not say of
- * each value whether it is one: of the attributes only those are shown that name a resource.
+ * The resources of a Terraform service, from the state after its last run. A state contains secrets, and does not mark
+ * all of them: only attributes that name a resource are shown.
  */
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
@@ -39,13 +39,13 @@ interface Resource {
   extracted_at: string
 }
 
-/** First steps of the paths that the state itself calls sensitive. */
+/** First steps of the paths that the state itself marks as sensitive. */
 const sensitiveIn = (paths: unknown): Set<string> => {
   const firsts = (Array.isArray(paths) ? paths : []).map((path: unknown) => (Array.isArray(path) ? path[0] : path))
   return new Set(firsts.map((step) => String((step as { value?: unknown } | null)?.value ?? '')))
 }
 
-/** A resource of a type that makes secrets may have one for its name. */
+/** A resource of a type that makes secrets may have one as its name. */
 const makesSecrets = /password|secret|token|private_key|credential|certificate/i
 
 const attributesOf = (type: string, { attributes, sensitive_attributes: paths }: StateInstance) => {
@@ -76,7 +76,7 @@ const keep: Keep = {
   ],
 }
 
-/** All of a state that is shown; nothing of what is not one. */
+/** All parts of a state that are shown; none of a text that is not one. */
 const readShown = async (text: string, owner: string): Promise<StateResource[]> => {
   const bounds = { mostBytes: 64 << 20, mostValues: 4_000_000, mostKept: 500_000, owner, keep }
   const state = await readLargeJson(text, bounds).catch((error: unknown) => {
@@ -88,7 +88,7 @@ const readShown = async (text: string, owner: string): Promise<StateResource[]> 
   return Array.isArray(resources) ? (resources as StateResource[]) : []
 }
 
-/** The resources in the text of a state; none in what is not one. `owner`: the organization whose state it is. */
+/** The resources in the text of a state; none in other texts. `owner`: the organization whose state it is. */
 export const resourcesIn = async (text: string, serviceId: string, at: string, owner: string): Promise<Resource[]> => {
   const all = await readShown(text, owner)
   const found = all.flatMap((resource): Resource[] => {

@@ -58,7 +58,7 @@ const source = (kept: TerraformSpec): Source => {
   }
 }
 
-/** The image has no user of its own: its script works wherever it may write. */
+/** The image has no user of its own: its script works in any folder where it may write. */
 const withoutRoot = { user: 10_001, env: { HOME: '/tmp' } }
 
 const workload = (kept: TerraformSpec): WorkloadSpec => {
@@ -75,7 +75,7 @@ const workload = (kept: TerraformSpec): WorkloadSpec => {
     readiness: null,
     liveness: null,
     readyTimeoutMs: 0,
-    // 0 says that nobody chose: what was always written down.
+    // 0 means that it was not chosen: the value that was always stored.
     stopGraceMs: chosenGraceMs(kept) ?? 0,
     withoutRoot,
     ...machineLabelsIn(kept),

@@ -21,7 +21,7 @@ const create = async (more: object = {}, status = 201): Promise<Json> => {
 
 const variables = (...tf_vars: object[]) => ({ terraform_variables_source: { tf_var_file_paths: [], tf_vars } })
 
-/** All that the database holds of services and their audit, as text. */
+/** All data in the database about services and their audit, as text. */
 const everything = async (): Promise<string> => {
   const nodes = await api.database.query(`select spec from node where kind = 'terraform'`)
   const events = await api.database.query('select change from event')

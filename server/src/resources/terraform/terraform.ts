@@ -220,10 +220,10 @@ type Kept = TerraformSpec & {
   auto_deploy_config: { auto_deploy: boolean; terraform_action: keyof typeof pushed }
 } & Spec
 
-/** What a push runs, by `terraform_action`. */
+/** The action of a push, by `terraform_action`. */
 const pushed = { DEFAULT: {}, PLAN: { forceEvent: 'PLAN' }, NOOP: null } as const
 
-/** Keeps only the backend that is set. */
+/** Keeps only the configured backend. */
 const completeBackend = (sent: Spec): Spec => {
   const named = Object.entries(sent).filter(([, value]) => value !== null && value !== undefined)
   if (named.length !== 1)

@@ -1,4 +1,4 @@
-/** From what a module tells of the cluster that it has made to a login that this server can use: checked, and claimed. */
+/** Turns the outputs of a module that has made a cluster into a login for this server: checked, and claimed. */
 import type { Parts } from '../../../api/parts.ts'
 import { idOfKubernetes, refuseMissing } from '../../../clusters/kubernetes.ts'
 import type { ClusterModule } from '../../../clusters/modules.ts'
@@ -26,11 +26,14 @@ const configOf = (server: string, token: string, ca: string | undefined): string
   })
 }
 
-/** Of `kubeconfig` and `token`, the outputs that are not marked as secrets, whose values the tool has printed. Pure. */
+/**
+ * The values of `kubeconfig` and `token` if these outputs are not marked as secrets, so that the tool has printed
+ * them. Pure.
+ */
 export const openOutputs = ({ outputs: { kubeconfig, token } }: ClusterModule, told: readonly Output[]): string[] =>
   told.filter(({ name, sensitive }) => !sensitive && (name === kubeconfig || name === token)).map(({ name }) => name)
 
-/** The kubeconfig that a module's outputs stand for. Throws a `DeploymentError`. Pure. */
+/** The kubeconfig from a module's outputs. Throws a `DeploymentError`. Pure. */
 export const kubeconfigOf = ({ outputs }: ClusterModule, told: readonly Output[] | null): string => {
   const values = new Map((told ?? []).map(({ name, value }) => [name, value]))
   const demand = (name: string): string => {
@@ -49,7 +52,7 @@ export const kubeconfigOf = ({ outputs }: ClusterModule, told: readonly Output[]
 const everyMs = 3000
 const oneLookMs = 10_000
 
-/** Who the cluster of a kubeconfig is; asked until it answers well, for so long. */
+/** The identity of a kubeconfig's cluster; asked until it answers successfully, or the time is over. */
 export const identify = async (
   { clusters, clock }: Pick<Parts, 'clusters' | 'clock'>,
   kubeconfig: Secret,
@@ -75,7 +78,7 @@ export const identify = async (
       } catch (error) {
         signal.throwIfAborted()
         if (!(error instanceof KubernetesError)) throw error
-        // A new cluster answers, and knows its accounts, a while after its provider calls it ready.
+        // A new cluster answers, and knows its accounts, a while after its provider reports it as ready.
         if (clock.monotonicMs() >= untilMs)
           throw new DeploymentError('cluster_unreachable', `The cluster was made, but cannot be used: ${error.message}`)
       }
@@ -86,6 +89,6 @@ export const identify = async (
   }
 }
 
-/** What keeps a cluster from being claimed, as the end of a run. */
+/** The reason why a cluster cannot be claimed, as the end of a run. */
 export const asDeploymentError = (error: unknown): unknown =>
   error instanceof ApiError ? new DeploymentError(error.code, error.message, { cause: error }) : error

@@ -1,14 +1,14 @@
-/** What a module can read of a cluster: its configuration without secrets, and what follows from it. */
+/** The document of a cluster that a module can read: its configuration without secrets, and values derived from it. */
 import type { Spec } from '../../../api/operations/resource.ts'
 import { defaultsOf } from '../../../facets/settings/settings.ts'
 import { rights } from '../../../runtimes/kubernetes/rights.ts'
 import type { Queryable } from '../../../store/database.ts'
 import { clusterSettings } from '../settings.ts'
 
-/** What is no part of a cluster as a provider has it: stored with it, or about access to it. */
+/** Fields that a provider's cluster does not have: stored with it, or about access to it. */
 const own = ['lock', 'routes', 'dns_provider', 'cloud_provider_credentials', 'secret_manager_accesses', 'is_default']
 
-/** SQL: the fingerprint of what a module can read of a cluster's row. */
+/** SQL: the fingerprint of the fields of a cluster's row that a module can read. */
 export const markSql = (row: string): string =>
   `md5(((${row}.spec - array[${[...own, 'description'].map((name) => `'${name}'`).join(', ')}]) ||
     jsonb_build_object('name', ${row}.name))::text)`
@@ -24,7 +24,7 @@ const readLabels = async (db: Queryable, organizationId: string, spec: Spec): Pr
   return Object.fromEntries(rows.map(({ key, value }) => [key, value]))
 }
 
-/** What the account that the module makes for this server has to be allowed. */
+/** The rights of the account that the module creates for this server. */
 const accessRules = rights.map(({ group, resources, verbs }) => ({ api_groups: [group], resources, verbs }))
 
 const defaults = defaultsOf(clusterSettings)

@@ -1,4 +1,4 @@
-/** What a module is given: every field of a cluster that can be meant for it, its login, and nothing else. */
+/** The inputs of a module: every field of a cluster that it can read, its login, and nothing else. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Json, startApi } from '../../../../test/support/api.ts'
@@ -75,7 +75,7 @@ const eksAnywhere = {
     s3: { bucket: 'b', region: 'r', role_arn: 'arn', key_prefix: 'p' },
   },
 }
-/** Every field of a cluster that a module can read, each other than its default. */
+/** Every field of a cluster that a module can read, each different from its default. */
 const everything: Json = {
   ...{ min_running_nodes: 3, max_running_nodes: 5, disk_size: 50, disk_iops: 4000, disk_throughput: 200 },
   ...{ instance_type: 't3.large', production: true, ssh_keys: ['ssh-ed25519 AAAA me'], keda: { enabled: true } },

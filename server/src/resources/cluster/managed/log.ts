@@ -1,4 +1,7 @@
-/** What the runs of a cluster say: kept of its last runs, each up to 2,000 lines, and shown as clients know it. */
+/**
+ * The log of a cluster's runs: kept for its last runs, each up to 2,000 lines, and shown in the form that clients
+ * know.
+ */
 import { sanitizeText } from '../../../lib/sanitize-text.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
@@ -17,9 +20,9 @@ export interface ClusterLog {
   add(step: string, text: string, level?: Line['level']): void
   /** A line of the tool. */
   output(step: string, text: string): void
-  /** What the tool has printed goes. */
+  /** Deletes the tool's output. */
   forget(): Promise<void>
-  /** Writes what waits. */
+  /** Writes the pending lines. */
   flush(): Promise<void>
 }
 
@@ -32,7 +35,7 @@ const insert = `insert into cluster_log (cluster_id, run_id, at, level, step, te
   select $1, $2, (l ->> 'at')::timestamptz, l ->> 'level', l ->> 'step', l ->> 'text', (l ->> 'isOutput')::boolean
   from jsonb_array_elements($3::jsonb) with ordinality a(l, place) order by place`
 
-/** Of the runs before. */
+/** Removes the logs of earlier runs. */
 export const trimLog = async (tx: Queryable, clusterId: string): Promise<void> => {
   await tx.query(
     `delete from cluster_log where cluster_id = $1 and run_id not in (
@@ -41,7 +44,7 @@ export const trimLog = async (tx: Queryable, clusterId: string): Promise<void> =
   )
 }
 
-/** The log of a run for whoever has its lease; what its tool printed before is read again, so that it goes first. */
+/** The log of a run, for the holder of its lease; the tool's earlier output is read again, so it is deleted first. */
 export const createClusterLog = (database: Database, clock: Clock, claim: RunClaim): ClusterLog => {
   let waiting: Line[] = []
   let written = 0
@@ -51,7 +54,7 @@ export const createClusterLog = (database: Database, clock: Clock, claim: RunCla
     writing = writing
       .then(() => holdLease(database, managedLeases, claim, work))
       .then(() => {})
-      // The run notices a lost lease by itself, and its log is no reason to fail.
+      // The run itself detects a lost lease, and its log is no reason to fail.
       .catch(() => {})
     return writing
   }

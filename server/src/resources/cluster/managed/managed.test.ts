@@ -41,7 +41,7 @@ const api = await startApi({
 const { call, database, organizationId } = api
 const base = `/organization/${organizationId}`
 
-/** What the tool of a test says and leaves; it has ended well unless its image does otherwise. */
+/** The output and result of the tool in a test; it succeeds unless its image does otherwise. */
 type Script = (verb: string, task: Task) => string[]
 const told = (outputs: object): string => `write /slipway-output/slipway-output.json ${JSON.stringify(outputs)}`
 const left = (state: object): string => `write /slipway-output/state.json ${JSON.stringify(state)}`
@@ -55,7 +55,7 @@ const usual: Script = (verb) =>
       ? [left({ serial: 1, made: true }), told(login())]
       : [left({ serial: 2 })]
 
-/** By the cluster. */
+/** By id of the cluster. */
 const scripts = new Map<string, Script>()
 const tasks = new Map<string, Task[]>()
 const began = new Map<string, number>()
@@ -74,7 +74,7 @@ api.runtime.run = (task, onLine, signal, once) => {
   return run({ ...task, arguments: (scripts.get(id) ?? usual)(verb, task) }, onLine, signal, counted)
 }
 
-// Every state that a cluster goes through, however shortly.
+// Every state that a cluster goes through, however briefly.
 await database.query('create table seen (id bigserial, cluster uuid, status text)')
 await database.query(`create function see() returns trigger language plpgsql as $$
   begin insert into seen (cluster, status) values (new.id, new.status); return null; end $$`)
@@ -133,7 +133,7 @@ const deploy = async ({ path, ended }: Made, end = 'DEPLOYED'): Promise<Json> =>
   await post(`${path}/deploy`, undefined)
   return ended(end)
 }
-/** The state of the tool is about nothing any more: a test ends with the cluster that it has made. */
+/** The state of the tool is orphaned: a test ends together with its cluster. */
 const forget = async ({ path, id }: Made): Promise<void> => {
   await until(async () => (await call('DELETE', `${path}?deleteMode=DELETE_QOVERY_CONFIG`)).status === 204, {
     what: 'the end of it',
@@ -319,7 +319,7 @@ test('a run whose server is gone is joined by the next one: its program begins o
   modules.AWS = { ...module, image: 'fake/slow:3000' }
   await post(`${path}/deploy`, undefined)
   await until(() => began.get(id) === 1, { what: 'the program', timeoutMs: 30_000 })
-  // As after a death: the lease is over, and what the first server still does about it counts for nothing.
+  // As after a death: the lease is over, and later writes of the first server are ignored.
   await database.query(`update managed_cluster set lease_until = '-infinity', fence = fence + 1 where id = $1`, [id])
   const second = await startManagedClusters(api.parts, { ...times, alone: false })
   try {

@@ -1,6 +1,6 @@
 /**
- * What is asked of clusters that a module makes: each request is one transaction that locks the cluster's row, judges, and
- * writes what a run is to do. One run at a time: while one goes on, only a stop is taken, which cancels it.
+ * Requests for clusters that a module makes: each is one transaction that locks the cluster's row, checks the request,
+ * and writes the run to be done. One run at a time: during a run only a stop is accepted, which cancels it.
  */
 import type { Context } from '../../../api/operations/operation.ts'
 import { auditOf, placeOf, type Spec } from '../../../api/operations/resource.ts'
@@ -19,11 +19,11 @@ import { type Action, courses } from './states.ts'
 
 const modulesSetting = 'SLIPWAY_CLUSTER_MODULES'
 
-/** The module by which the cluster of this configuration is made; null where there is none. */
+/** The module for the cluster of this configuration; null if there is none. */
 export const moduleOf = ({ parts }: Pick<Context, 'parts'>, spec: Spec): ClusterModule | null =>
   moduleOfCluster(parts.settings.clusterModules, spec)
 
-/** What to tell of a MANAGED cluster whose provider has no module. */
+/** The refusal of a MANAGED cluster whose provider has no module. */
 export const noModuleSentence = ({ cloud_provider: provider }: Spec): string =>
   !moduleProviders.some((each) => each === provider)
     ? `This server makes Kubernetes clusters at ${moduleProviders.join(', ')} only, by Terraform modules of its operator: use a Docker engine or a Kubernetes cluster of your own.`
@@ -40,7 +40,7 @@ interface Asking {
 const rowSql = `select n.id, n.organization_id as "organizationId", n.name, n.spec, ${markSql('n')} as mark
   from node n where n.id = $1 for no key update`
 
-/** In a transaction that has the cluster for itself. */
+/** In a transaction that has locked the cluster's row. */
 const asking = async (tx: Queryable, context: Context): Promise<Asking> => {
   const [node] = await tx.query<Asking['node']>(rowSql, [context.node.id])
   if (node === undefined) throw notFound()
@@ -83,16 +83,16 @@ const write = async (its: Asking, action: Action, version: string | null): Promi
   await writeAudit(tx, node.organizationId, context.node, { ...audit, eventType: asked })
 }
 
-/** The version that a deployment has: that of the cluster, or the newest for a new one. */
+/** The version for a deployment: that of the cluster, or the newest for a new one. */
 const versionOf = ({ managed, module }: Asking): string | null => managed?.version ?? module.versions.at(-1) ?? null
 
-/** The version after that of a cluster; null when there is none. */
+/** The next version after that of a cluster; null if there is none. */
 export const nextVersion = (module: ClusterModule | null, current: string | null): string | null => {
   const at = module === null || current === null ? -1 : module.versions.indexOf(current)
   return at < 0 ? null : (module!.versions[at + 1] ?? null)
 }
 
-/** Deploys, or starts again what was stopped; `dryRun`: says what that would change. */
+/** Deploys, or restarts a stopped cluster; `dryRun`: only shows the changes. */
 export const askDeploy = async (tx: Queryable, context: Context, dryRun: boolean): Promise<void> => {
   const its = await asking(tx, context)
   const action = dryRun ? 'DRY_RUN' : its.managed?.isStopped === true ? 'RESTART' : 'DEPLOY'
@@ -115,7 +115,7 @@ export const askUpgrade = async (tx: Queryable, context: Context): Promise<void>
   await write(its, 'UPGRADE', next)
 }
 
-/** Stops a cluster, or cancels what is under way. */
+/** Stops a cluster, or cancels the action in progress. */
 export const askStop = async (tx: Queryable, context: Context): Promise<void> => {
   const its = await asking(tx, context)
   const { module, managed, node } = its
@@ -136,7 +136,10 @@ export const askStop = async (tx: Queryable, context: Context): Promise<void> =>
   await write(its, 'STOP', managed!.version)
 }
 
-/** Whether the cluster's deletion goes on after the answer, because there is something to destroy at its provider. */
+/**
+ * Whether the cluster's deletion continues after the answer, because its resources at the provider must be destroyed
+ * first.
+ */
 export const askDelete = async (tx: Queryable, context: Context, onlyConfiguration: boolean): Promise<boolean> => {
   const { id } = context.node
   const managed = (await readManaged(tx, [id])).get(id) ?? null

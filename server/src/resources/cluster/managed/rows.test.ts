@@ -15,7 +15,7 @@ const newNode = async (id: string, kind: string, organizationId: string): Promis
   )
 }
 
-/** An organization that asks for so many runs. */
+/** An organization with so many requested runs. */
 const askFor = async (runs: number): Promise<string> => {
   const organizationId = newId()
   await newNode(organizationId, 'organization', organizationId)

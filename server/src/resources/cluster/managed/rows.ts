@@ -1,4 +1,4 @@
-/** Clusters at a cloud provider as rows: one run at a time of each, under the lease of one server. */
+/** Clusters at a cloud provider as rows: one run at a time for each, under the lease of one server. */
 import type { Spec } from '../../../api/operations/resource.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
 import { type Leased, LeaseLost, type LeaseTable, leaseEnd, leaseMs } from '../../../work/lease.ts'
@@ -15,7 +15,7 @@ export interface Managed {
   deployedAt: Date | null
   lastRun: string | null
   isConnected: boolean
-  /** Null while nothing is asked for or under way. */
+  /** Null while nothing is requested or in progress. */
   runId: string | null
   action: Action | null
 }
@@ -23,7 +23,7 @@ export interface Managed {
 const shown = `m.status, m.error, m.version, m.is_stopped as "isStopped", m.applied, m.deployed_at as "deployedAt",
   m.last_run as "lastRun", m.sealed is not null as "isConnected", m.run_id as "runId", m.action`
 
-/** Of these clusters, those that a request was ever made for. */
+/** The clusters among these that ever had a request. */
 export const readManaged = async (db: Queryable, ids: readonly string[]): Promise<Map<string, Managed>> => {
   const rows = await db.query<Managed & { id: string }>(
     `select m.id, ${shown} from managed_cluster m where m.id = any($1)`,
@@ -36,11 +36,11 @@ export const readManaged = async (db: Queryable, ids: readonly string[]): Promis
 export const managedSql = (field: string, row: string): string =>
   `(select m.${field} from managed_cluster m where m.id = ${row}.id)`
 
-/** Whether runs of this cluster may have made something at its provider, which only a run can take away. */
+/** Whether runs of this cluster may have created resources at its provider, which only a run can remove. */
 export const hasMade = async (db: Queryable, id: string): Promise<boolean> =>
   (await db.query('select 1 from task_state where id = $1', [id])).length > 0
 
-/** Clusters of an organization that are being made: each is connected when it is there. */
+/** Clusters of an organization that are being made: each is connected once it exists. */
 export const countMaking = async (db: Queryable, organizationId: string): Promise<number> => {
   const [row] = await db.query<{ count: number }>(
     `select count(*)::int as count from managed_cluster m where m.organization_id = $1 and m.run_id is not null
@@ -70,14 +70,14 @@ const askSql = `insert into managed_cluster as m
     asked_by = excluded.asked_by, last_run = excluded.last_run, is_canceled = false, begun_at = null, lease_until = '-infinity'
   where m.run_id is null`
 
-/** The caller holds the lock of the cluster's row and has seen that nothing is under way. */
+/** The caller holds the lock of the cluster's row and has checked that no run is in progress. */
 export const ask = async (tx: Queryable, clusterId: string, wanted: Wanted): Promise<void> => {
   const { runId, action, document, mark, status, askedBy, version } = wanted
   await tx.query(askSql, [clusterId, runId, action, JSON.stringify(document), mark, status, askedBy, version])
   await tx.query(`select pg_notify('${managedChannel}', $1)`, [clusterId])
 }
 
-/** Whatever is under way ends soon; a program of the tool is given time for that. */
+/** The run in progress ends soon; a program of the tool gets time for that. */
 export const cancelRun = async (tx: Queryable, clusterId: string): Promise<void> => {
   await tx.query(
     `update managed_cluster set is_canceled = true, status = 'CANCELING' where id = $1 and run_id is not null`,
@@ -105,11 +105,11 @@ const columns = `id, fence, organization_id as "organizationId", run_id as "runI
 
 export const managedLeases: LeaseTable<RunClaim> = { name: 'managed_cluster', open: 'run_id is not null', columns }
 
-/** Of one organization at once. */
+/** Runs of one organization at once. */
 const perOrganization = 2
 /**
  * Runs can take hours: the first one of an organization waits for no other organization, and further ones begin while
- * fewer than so many are under way in all.
+ * fewer than so many are in progress in all.
  */
 const places = 4
 
@@ -163,7 +163,7 @@ export const readSpec = async (db: Queryable, id: string): Promise<Spec | null> 
   return row?.spec ?? null
 }
 
-/** One that is being canceled says so until its end. */
+/** A run that is being canceled keeps that status until its end. */
 export const writeStatus = async (tx: Queryable, id: string, status: string): Promise<void> => {
   await tx.query('update managed_cluster set status = $2 where id = $1 and not is_canceled', [id, status])
 }
@@ -171,7 +171,7 @@ export const writeStatus = async (tx: Queryable, id: string, status: string): Pr
 export interface Ending {
   status: string
   error: string | null
-  /** Of what was applied; absent: nothing was, or not all. */
+  /** Of the applied document; absent: nothing was applied, or not all. */
   applied?: string
   isStopped?: boolean
   version?: string | null
@@ -191,15 +191,15 @@ export const endRun = async (tx: Queryable, id: string, ending: Ending): Promise
   )
 }
 
-/** Keeps the login that a module has told; whoever follows clusters connects by it. */
+/** Stores the login from a module's outputs; the notification makes servers connect with it. */
 export const keepKubeconfig = async (tx: Queryable, id: string, sealed: string): Promise<void> => {
   await tx.query('update managed_cluster set sealed = $2, seals = seals + 1 where id = $1', [id, sealed])
   await tx.query(`select pg_notify('slipway_cluster', '')`)
 }
 
 /**
- * Frees the state of the tool when nobody has it any more. What has it still, after its run has ended, has left nobody
- * knowing what it did: the cluster is locked until a person says that it may go on (`lockUnknown`).
+ * Releases the state of the tool after a run. If a run has ended without releasing it, its effects are unknown: the
+ * cluster is locked until a user unlocks it (`lockUnknown`).
  */
 export const freeState = async (tx: Queryable, id: string): Promise<void> => {
   await tx.query(
@@ -211,7 +211,7 @@ export const freeState = async (tx: Queryable, id: string): Promise<void> => {
 const lockReason =
   'A run of this cluster was lost, and what it did at the provider is unknown. Check the resources there, then unlock the cluster: the next deployment goes on from what is known.'
 
-/** Locks a cluster whose state is still held by the run that ends; true when it is. */
+/** Locks a cluster whose state is still held by the run that ends; true if it is. */
 export const lockUnknown = async (tx: Queryable, { id, runId }: RunClaim, now: Date): Promise<boolean> => {
   const held = await tx.query('select 1 from task_state where id = $1 and held_by = $2', [id, runId])
   if (held.length === 0) return false

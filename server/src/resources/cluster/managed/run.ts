@@ -1,6 +1,6 @@
 /**
- * One run of the tool for a cluster: made ready, run to its end as a task of this machine's engine, and what came of it
- * written down. Whoever has the claim begins again at any point: an execution that is under way is joined.
+ * One run of the tool for a cluster: prepared, run to its end as a task of this machine's engine, and its result
+ * stored. The holder of the claim can begin again at any point: an execution in progress is joined.
  */
 import type { Parts } from '../../../api/parts.ts'
 import type { Cluster } from '../../../clusters/clusters.ts'
@@ -49,7 +49,7 @@ import { courses } from './states.ts'
 
 const minute = 60_000
 const connectMs = 5 * minute
-/** Beyond the time of the tool, for everything else and for an engine that is away. */
+/** Beyond the tool's own time, for all other steps and for an engine that does not answer. */
 const patienceMs = 120 * minute
 
 export interface RunTimes {
@@ -61,7 +61,7 @@ interface Run extends Held {
   parts: Parts
   times: RunTimes
   claim: RunClaim
-  /** That of this machine, where the tool runs. */
+  /** The cluster of this machine, where the tool runs. */
   cluster: Cluster
   log: ClusterLog
 }
@@ -119,7 +119,7 @@ const taskClaim = (run: Run, told: TaskClaim['told']): TaskClaim => {
     finished: 'The tool has ended well.',
     logLine: (text) => log.output(stepOf(run, 0), text),
     told,
-    // Nothing is remembered: whoever goes on with the run joins its execution.
+    // Nothing is stored: a server that resumes the run joins its execution.
     step: (name, { deadlineMs }, work) => {
       const checked = async (inner: AbortSignal) => {
         await check()
@@ -143,7 +143,7 @@ const explain = (run: Run, error: DeploymentError): DeploymentError => {
   return toolFailure(error)
 }
 
-/** Readies the tool and runs it; resolves to what the module tells. */
+/** Prepares the tool and runs it; resolves to the module's outputs. */
 const runTool = async (run: Run, module: ClusterModule): Promise<readonly Output[] | null> => {
   const { parts, claim, log } = run
   const course = courses[claim.action]
@@ -170,7 +170,7 @@ const runTool = async (run: Run, module: ClusterModule): Promise<readonly Output
   return outputs
 }
 
-/** Keeps the login of the cluster that the module has told, once the cluster lets us in by it. */
+/** Stores the login from the module's outputs, once the cluster accepts it. */
 const connect = async (run: Run, module: ClusterModule, outputs: readonly Output[] | null): Promise<void> => {
   const { parts, claim, times, signal } = run
   const open = openOutputs(module, outputs ?? [])
@@ -220,7 +220,7 @@ const failed = (run: Run, error: DeploymentError): Ending => {
 
 const endMs = 10 * minute
 
-/** Whatever of the tool goes on is asked to end, and what it has made until then is known afterwards. */
+/** Asks a running tool to end, so that its effects so far are known afterwards. */
 const settle = async ({ parts, cluster, claim, times }: Run, task: ReturnType<typeof taskOf>): Promise<void> => {
   const held = await parts.database.query('select 1 from task_state where id = $1 and held_by = $2', [
     claim.id,
@@ -230,7 +230,7 @@ const settle = async ({ parts, cluster, claim, times }: Run, task: ReturnType<ty
   if (held.length > 0) await endTaskOf(parts, cluster, task, AbortSignal.timeout(graceMs + endMs), graceMs)
 }
 
-/** What stays here is swept later. */
+/** Leftovers are swept later. */
 const clear = async ({ parts, cluster, claim }: Run, task: ReturnType<typeof taskOf>): Promise<void> => {
   const signal = AbortSignal.timeout(minute)
   try {
@@ -252,10 +252,10 @@ const audited = async (tx: Queryable, { parts, claim }: Run, eventType: string):
   parts.log.info({ cluster: claim.id, eventType }, 'a run of a cluster has ended')
 }
 
-/** The cluster is gone at its provider; its row goes with all below it. */
+/** The cluster no longer exists at its provider; its row is deleted with all below it. */
 const remove = async (run: Run): Promise<Ending | null> => {
   const { parts, claim } = run
-  // Lines that are still being written would hold what goes.
+  // Lines still being written would block the deletion.
   await run.log.flush()
   return holdRun(parts.database, claim, async (tx) => {
     const used = await tx.query(usedSql, [claim.id])
@@ -291,7 +291,7 @@ const finish = async (run: Run, ending: Ending, isLeak: boolean): Promise<void> 
   })
 }
 
-/** Whether an error is the end of a run; anything else is tried again, until its time is over. */
+/** Whether an error is the end of a run; others are retried, until the time is over. */
 const isFinal = ({ parts, claim }: Run, error: unknown, timeoutMinutes: number): boolean => {
   if (error instanceof DeploymentError) return true
   const ageMs = parts.clock.now().getTime() - claim.begunAt.getTime()
@@ -321,7 +321,7 @@ const endOf = async (run: Run): Promise<{ ending: Ending; isLeak: boolean }> => 
   }
 }
 
-/** Does what is asked of a cluster, and writes down what came of it. */
+/** Performs the requested action on a cluster, and stores its result. */
 export const runClaim = async (parts: Parts, claim: RunClaim, held: Held, times: RunTimes): Promise<void> => {
   const cluster = parts.clusters.own
   const log = createClusterLog(parts.database, parts.clock, claim)
@@ -331,7 +331,7 @@ export const runClaim = async (parts: Parts, claim: RunClaim, held: Held, times:
   await settle(run, task)
   if (ending.status === 'DELETED') {
     await show(run, 'DELETED')
-    // Nothing of it is left once it cannot be found any more.
+    // Removed before its id can no longer be found.
     await clear(run, task)
     const kept = await remove(run)
     if (kept !== null) await finish(run, kept, false)

@@ -1,24 +1,24 @@
-/** What is done with a cluster at its provider, and the state of a cluster at each point of it. Pure. */
+/** The actions on a cluster at its provider, and the cluster's state at each point. Pure. */
 
 const actions = ['DEPLOY', 'DRY_RUN', 'RESTART', 'UPGRADE', 'STOP', 'DELETE'] as const
 export type Action = (typeof actions)[number]
 
 interface Course {
   queued: string
-  /** While the tool is made ready; absent: as `working`. */
+  /** While the tool is prepared; absent: as `working`. */
   preparing?: 'BUILDING'
   working: string
-  /** Once the tool has ended well, until the cluster is connected. */
+  /** From the tool's success until the cluster is connected. */
   connecting?: string
-  /** Absent: what it was before. */
+  /** Absent: the former status. */
   done?: string
   failed: string
-  /** Words of the log: while it goes on, at its end, after a failure. */
+  /** Words of the log: in progress, at the end, after a failure. */
   steps: readonly [string, string, string]
-  /** The first words of the log. */
+  /** The first line of the log. */
   begins: string
   verb: 'apply' | 'plan' | 'destroy'
-  /** Of the audit log: what was asked for, what became of it, and the same of a failure. */
+  /** Words of the audit log: the request, its success, and its failure. */
   events: readonly [string, string, string]
 }
 

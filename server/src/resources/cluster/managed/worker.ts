@@ -1,6 +1,6 @@
 /**
- * Runs what is asked of clusters at cloud providers. Promises that a run goes on whatever dies: its row has a lease, and
- * the execution of its tool is joined by the next server. A cancel reaches it wherever it is.
+ * Runs requested actions on clusters at cloud providers. Promises that a run continues whatever dies: its row has a
+ * lease, and the execution of its tool is joined by the next server. A cancel reaches it on any server.
  */
 import type { Parts } from '../../../api/parts.ts'
 import { Canceled } from '../../../deployments/progress/canceled.ts'
@@ -10,7 +10,7 @@ import { createWorker, workerName } from '../../../work/worker.ts'
 import { claimRuns, isCanceled, managedChannel, managedLeases, type RunClaim } from './rows.ts'
 import { type RunTimes, runClaim } from './run.ts'
 
-/** Of this server; which of them begin is claimRuns' matter. */
+/** For this server; claimRuns decides which of them begin. */
 const concurrency = 12
 const periodMs = 10_000
 
@@ -51,7 +51,7 @@ export const startManagedClusters = async (
   }
   const leave = await database.listen(managedChannel, (id) => {
     runs.wake()
-    // Else the next renewal tells.
+    // Otherwise the next renewal detects it.
     cancel(id).catch(() => {})
   })
   return {
