@@ -21,7 +21,7 @@ const againMs = 1000
 const { dataDir, routerHost: host, routerPort: port, databaseUrl } = readSettings()
 const log = createLog('info')
 
-/** Null without a router, and while a server looks after it. */
+/** Null without a router, and while a server updates it. */
 const permit = await openCall(pathsOf(dataDir).controlSocket, 'GET', '/follow').catch(() => null)
 if (permit?.statusCode !== 200 || databaseUrl === undefined) process.exit(0)
 const ending = new AbortController()

@@ -51,8 +51,7 @@ const isUsed = async (database: Database, masterKeyId: string): Promise<boolean>
   (await database.query('select 1 from data_key where master_key_id = $1 limit 1', [masterKeyId])).length > 0
 
 /**
- * Returns the rotation in progress, or begins one: the key comes first, so that it is in the file before anybody needs
- * it.
+ * Returns the rotation in progress, or begins one: the key comes first, so that it is in the file before it is needed.
  */
 const begin = async (
   database: Database,

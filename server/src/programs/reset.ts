@@ -58,7 +58,7 @@ const readConnectedEngines = async (
 const settings = readSettings()
 const log = createLog('error')
 
-/** Rejects where nobody can be asked. */
+/** Rejects without a terminal to ask on. */
 const confirm = async (): Promise<boolean> => {
   if (process.argv.includes('--yes')) return true
   if (!process.stdin.isTTY)
@@ -91,14 +91,14 @@ interface Owner {
   id: string
   /** By their keys, the marks that this database wrote on clusters. */
   generations: ReadonlyMap<string, ReadonlySet<string>>
-  /** Of the images that were built. */
+  /** Keys of the images that were built. */
   contentKeys: string[]
   organizationIds: string[]
   /** Leftovers of their steps. */
   stepIds: string[]
   /** Volumes of the caches of steps. */
   caches: string[]
-  /** Of clusters on other machines. */
+  /** Engines of clusters on other machines. */
   engines: ConnectedEngine[]
 }
 
@@ -143,8 +143,8 @@ const readOwner = async (): Promise<Owner | null> => {
 }
 
 /**
- * Whether another control plane has worked on an engine since this database did: this one is a copy of its database, and
- * what is there is not its own.
+ * Whether another control plane has worked on an engine since this database did: then this database is a copy, and the
+ * objects on the engine are not its own.
  */
 const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise<boolean> => {
   const [newest] = await runtime.marks.list(key, AbortSignal.timeout(10_000))
@@ -157,7 +157,7 @@ const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise
   return !isOwn
 }
 
-/** What is on the engine of this machine. */
+/** Removes everything on the engine of this machine. */
 const removeHere = async (owner: Owner): Promise<void> => {
   const connection = defaultConnection(settings.dockerHost)
   const runtime = createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock })

@@ -29,7 +29,7 @@ const callApi =
 type Named = { id: string; name: string }
 type Status = { state: string; error?: { message: string } }
 
-/** What a killed start has already created is reused. */
+/** Reuses what a killed start has already created. */
 const findOrCreate = async (call: Call, collection: string, body: { name: string }): Promise<Named> => {
   const { results } = await call<{ results: Named[] }>('GET', collection)
   return results.find((each) => each.name === body.name) ?? (await call<Named>('POST', collection, body))

@@ -11,9 +11,9 @@ export interface SealedText {
   organizationId: string
   place: SealedPlace
   sealed: string
-  /** What `write` finds the row by. */
+  /** Key by which `write` finds the row. */
   key: readonly string[]
-  /** Where the next batch goes on. */
+  /** Where the next batch continues. */
   cursor: string
 }
 
@@ -98,7 +98,7 @@ const answers: SealedKind = {
     ),
 }
 
-/** Facts of the installation; most of them are no secret and not sealed. */
+/** Facts of the installation; most of them are not secret and not sealed. */
 const facts: SealedKind = {
   table: 'installation',
   async read(db, dataKeys, after, limit) {

@@ -52,7 +52,7 @@ const printWelcome = async (app: App): Promise<void> => {
   if (sampleUrl !== null) print(`Sample         ${sampleUrl}`)
 }
 
-/** A wrong path is told now, not at the first deployment that needs the program. */
+/** A wrong path is reported at the start, not by the first deployment that needs the program. */
 const checkTools = async ({ tools }: Settings): Promise<void> => {
   for (const [setting, path] of [
     ['SLIPWAY_TOFU', tools.tofu],

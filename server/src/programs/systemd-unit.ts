@@ -16,8 +16,8 @@ const literal = (text: string): string => text.replaceAll('%', '%%')
 const quoted = (text: string): string => `"${literal(text).replaceAll(/["\\]/g, '\\$&')}"`
 
 /**
- * `KillMode=process`: a stop or restart ends the server alone; the router goes on serving and the database is adopted by
- * the next start. Settings that cannot be right (exit code 2) are not tried again.
+ * `KillMode=process`: a stop or restart ends the server alone; the router keeps serving and the database is adopted by
+ * the next start. After invalid settings (exit code 2) there is no restart.
  */
 export const unitText = ({ root, user, path, dataDir }: UnitParts): string => `[Unit]
 Description=Slipway
