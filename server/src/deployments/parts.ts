@@ -99,7 +99,7 @@ export interface DeploymentParts {
   checkAddress(url: URL): Promise<unknown>
   /** By which databases in MANAGED mode are made; default none. */
   databaseModules?: DatabaseModules | undefined
-  /** What one organization may have; defaults apply without it. */
+  /** Limits of one organization; defaults apply without it. */
   limits?: Limits | undefined
   /** Ports of this machine for services; the usual range without it. */
   ports?: Omit<PortRoom, 'limits'> | undefined

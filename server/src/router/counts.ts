@@ -19,7 +19,7 @@ export interface Counts {
   processes: number[]
 }
 
-/** Of one process. */
+/** For one process. */
 export type OwnCounts = Omit<Counts, 'rssBytes' | 'processes'>
 
 export const newCounts = (): OwnCounts => ({

@@ -1,4 +1,4 @@
-/** How the requests of one service are treated on their way. A plain value: it comes with the routes and is on disk. */
+/** How the requests of one service are treated. A plain value: it comes with the routes and is stored on disk. */
 import { isSource } from './sources.ts'
 
 export interface RetryPolicy {

@@ -1,4 +1,4 @@
-/** What each process of the router does: it forwards requests by the table that it has. */
+/** The work of each process of the router: forwarding requests by its table. */
 
 import { newCounts, type OwnCounts } from './counts.ts'
 import { descriptorsForTraffic } from './descriptors.ts'

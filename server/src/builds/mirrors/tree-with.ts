@@ -1,4 +1,4 @@
-/** A tree with others grafted into it: only the folders on the way are written anew, whatever else the tree has. */
+/** Grafts trees into another one: only the folders on the way are written anew, whatever else the tree contains. */
 import { isCommitId } from '../git/names.ts'
 import type { Git } from '../git/process.ts'
 

@@ -56,7 +56,7 @@ const plainConnection = /^(?:keep-alive|close|upgrade)$/i
 const noNames: ReadonlySet<string> = new Set()
 
 /**
- * Names that a Connection header declares to be for the next hop only. Host and length are never: the message needs
+ * Names that a Connection header declares to be for the next hop only. Host and length never are: the message needs
  * them.
  */
 export const namesIn = (connection: string | undefined): ReadonlySet<string> => {
@@ -66,7 +66,7 @@ export const namesIn = (connection: string | undefined): ReadonlySet<string> => 
   return names
 }
 
-/** The headers of a request for its target, without those that are for us, or said by us. */
+/** The headers of a request for its target, without those that are for us, or set by us. */
 export const passedToTarget = (flat: readonly string[], connection: string | undefined): string[] => {
   const listed = namesIn(connection)
   const passed: string[] = []

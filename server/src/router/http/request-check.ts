@@ -1,4 +1,4 @@
-/** Refuses requests that two servers could read differently. What the parser already refuses never gets here. */
+/** Refuses requests that two servers could read differently. Requests that the parser refuses never get here. */
 
 import type { PageName } from '../exchange/pages.ts'
 import type { RequestHead } from '../http1/request-head.ts'

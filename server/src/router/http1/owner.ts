@@ -10,10 +10,10 @@ import type { Http1Client } from './client.ts'
 export interface ClientTraffic {
   readonly isTrusted: IsTrusted
   readonly counts: OwnCounts
-  /** Of the descriptors of this process. */
+  /** The shares of this process's descriptors. */
   readonly shares: Shares
   stopping: boolean
-  /** So many connections of HTTP/1.1 are to end with their next response, because other processes have fewer. */
+  /** So many connections of HTTP/1.1 should end with their next response, because other processes have fewer. */
   shed: number
   /** Absent: TLS is off. */
   readonly secure?: Secure

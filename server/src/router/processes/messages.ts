@@ -47,7 +47,7 @@ export type Order =
   /** The same, and it ends when no request is in progress, or after its time. */
   | { kind: 'close'; graceMs: number }
 
-/** Said once a second. */
+/** Sent once a second. */
 export interface Pulse extends State {
   /** The part of one core that it used since the pulse before. */
   busy: number

@@ -10,7 +10,7 @@ import type { Upstreams } from './upstreams.ts'
 export interface Traffic extends ClientTraffic {
   readonly table: Pick<LiveTable, 'find' | 'findPort'>
   readonly upstreams: Upstreams
-  /** What waits for services that sleep. */
+  /** Requests parked for sleeping services. */
   readonly holds: Holds
   /** One line for the operator; called at most a few times a second, whatever happens. */
   readonly report: (message: string) => void
