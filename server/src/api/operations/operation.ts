@@ -152,7 +152,7 @@ export type FieldsOf<Schema> = Schema extends TObject ? Static<Schema> : Record<
 /** A value that the answer's schema allows, or JSON that was made elsewhere. */
 type AnswerOf<Schema> = Schema extends TSchema ? Static<Schema> | JsonText | OtherAnswer | undefined : unknown
 
-/** An operation as its author writes it: the schemas determine what `run` is given and what it may answer. */
+/** An operation as its author writes it: the schemas determine the input of `run` and its possible answers. */
 interface Definition<Path extends string, Query, Body, Answer> extends Described {
   /** Literal, with `{camelId}`. */
   path: Path

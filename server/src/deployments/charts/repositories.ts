@@ -266,7 +266,7 @@ const createOciClient = (outbound: Outbound, { owner, url, login }: ChartReposit
   }
 }
 
-/** `signal` ends whatever is asked. */
+/** `signal` aborts all requests. */
 export const createChartRepositoryClient = (
   outbound: Outbound,
   repository: ChartRepository,

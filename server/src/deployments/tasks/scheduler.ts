@@ -53,7 +53,7 @@ const claimOf = async (
     ended: (exitCode) => {
       execution.exitCode = exitCode
     },
-    // Nothing is remembered: whoever goes on with the run joins its execution.
+    // Nothing is stored: a server that resumes the run joins its execution.
     step: (name, { deadlineMs }, work) => {
       const checked = async (inner: AbortSignal) => {
         await check()
@@ -120,7 +120,7 @@ const execute = async (parts: DeploymentParts, execution: Execution): Promise<vo
     if (isOurs && run.askedBy !== null) await writeRunEnd(tx, { ...run, askedBy: run.askedBy }, error)
     return isOurs
   })
-  // What stays here is swept later.
+  // Leftovers are swept later.
   await endTask(parts, run.serviceId, run.id, signal).catch(() => {})
   if (ours && opened !== null && isAlone(opened.release.workload))
     await showRunning(parts, run.serviceId, error === null ? 'COMPLETED' : 'ERROR')

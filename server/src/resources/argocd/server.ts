@@ -27,7 +27,7 @@ const maxText = 1024
 
 const failed = (reason: NonNullable<Findings['reason']>): Findings => ({ status: 'error', reason, destinations: [] })
 
-/** Of lists, only this is read. */
+/** The parts of lists that are kept. */
 const keep: Keep = {
   items: [{ server: true, name: true, spec: { destination: { server: true, name: true } } }],
 }

@@ -118,7 +118,7 @@ const acceptPullRequest = accepting(
   requestChannel,
 )
 
-/** The same for one that tells of a pull request. */
+/** The same for a delivery about a pull request. */
 export const acceptRequest = (
   db: Queryable,
   webhook: GitWebhook,
@@ -126,7 +126,7 @@ export const acceptRequest = (
   { paths }: Pick<Push, 'paths'>,
 ): Promise<Accepted> => acceptPullRequest(db, webhook, delivery, [webhook.gitTokenId, paths])
 
-// By the end of the name: services name images as the registry does, or with a part of its address in front.
+// Compared by the end of the name: services name images as the registry does, or with a part of its address before it.
 const acceptTags = accepting(
   `meant as (
     update watched_image w set asked = asked + 1, next_at = case when failures = 0 then '-infinity' else next_at end
@@ -139,14 +139,14 @@ const acceptTags = accepting(
   imageChannel,
 )
 
-/** The same for one of a registry: the tags that it tells of are asked for. */
+/** The same for a delivery of a registry: the tags that it names are polled. */
 export const acceptImages = (
   db: Queryable,
   webhook: GitWebhook,
   delivery: Delivery,
   images: readonly PushedImage[],
 ): Promise<Accepted> => {
-  // That of one git token has nothing to do with images.
+  // A webhook of one git token is not for images.
   const meant = webhook.gitTokenId === null ? images : []
   return acceptTags(db, webhook, delivery, [meant.map(({ path }) => path), meant.map(({ tag }) => tag)])
 }

@@ -7,7 +7,7 @@ import { readDelivery } from './read-delivery.ts'
 import type { Envelope, Headers, Host } from './verify.ts'
 
 interface PushedBranch {
-  /** Of a branch, or of a tag: services may follow either. */
+  /** Name of a branch or of a tag: services may follow either. */
   branch: string
   /** The new head, as the host says; null for a tag, and if that is not a commit id. */
   commitId: string | null

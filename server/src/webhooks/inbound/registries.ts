@@ -52,7 +52,7 @@ interface Named {
 const shapes: readonly ((body: unknown) => Named[])[] = [
   // Docker Hub
   (body) => [{ path: textAt(body, 'repository', 'repo_name'), tag: textAt(body, 'push_data', 'tag') }],
-  // Docker's own registry, which tells of pulls and layers too
+  // Docker's own registry, which also reports pulls and layers
   (body) =>
     listAt(body, 'events')
       .filter((event) => at(event, 'action') === 'push')
