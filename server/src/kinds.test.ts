@@ -1,4 +1,7 @@
-/** What the compiler and the table promise about kinds. The first three tests fail in `npm run check`, before anything runs. */
+/**
+ * Promises about kinds that the compiler and the table keep. The first three tests fail in `npm run check`, before
+ * anything runs.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Kind, type KindRow, kinds } from './kinds.ts'

@@ -15,16 +15,16 @@ export interface KindRow {
   plural: string
   /** The same in the stream of running states. */
   runningPlural: string
-  /** What its record in that stream has besides state and instances. */
+  /** The fields of its record in that stream besides state and instances. */
   runningFields: 'certificates' | 'triggered action' | 'none'
-  /** What a deploy of several services can specify. */
+  /** The version that a deploy of several services can specify. */
   asks: 'commit' | 'image' | 'chart' | 'terraform action' | 'nothing'
   /**
    * Null: it has no variables of its own. With the operation id of their import: it has paths for them besides
    * `/variable`.
    */
   variables: { importId: string | null } | null
-  /** What its variables for other services are named after: its kind, or the `type` in its configuration. */
+  /** The name of its variables for other services: its kind, or the `type` in its configuration. */
   builtIns: 'kind' | 'type' | 'none'
   /** It has a job's `schedule`, which makes it CRON or LIFECYCLE where lists distinguish them. */
   schedule: boolean

@@ -11,9 +11,9 @@ const kinds = ['cloudflare', 'route53', 'rfc2136'] as const
 type Kind = (typeof kinds)[number]
 
 export type DnsSettings = {
-  /** Name servers that are asked in place of those of the domain, with ports. */
+  /** Name servers that are asked instead of those of the domain, with ports. */
   resolvers: readonly string[]
-  /** Below which organizations may have wildcards. */
+  /** Domains below which organizations may have wildcards. */
   zones: readonly string[]
 } & (
   | { provider: 'cloudflare'; token: Secret }

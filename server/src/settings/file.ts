@@ -75,7 +75,7 @@ const holdsSecret = ({ settings }: SettingsFile): boolean => {
   return secretNames.some((name) => settings.has(name)) || Boolean(hasPassword)
 }
 
-/** Whoever may write the file controls the server. */
+/** A user who can write the file controls the server. */
 const judgeAccess = (path: string, mode: number, owner: number, file: SettingsFile): string[] => {
   const me = process.getuid?.() ?? owner
   if (owner !== me && owner !== 0) return [`${path} belongs to another user: chown it to the one that runs Slipway.`]
@@ -95,7 +95,7 @@ const openIfThere = (path: string): number | null => {
   }
 }
 
-/** Of this data directory. Throws a `SettingsError` with every problem; a file that is absent has no settings. */
+/** For this data directory. Throws a `SettingsError` with every problem; a missing file has no settings. */
 export const loadSettingsFile = (dataDir: string): ReadonlyMap<string, FileSetting> => {
   const path = join(dataDir, settingsFileName)
   const descriptor = openIfThere(path)

@@ -383,7 +383,7 @@ test('a DNS provider has its own credentials, all of them, and no others', () =>
   assert.match(told({ SLIPWAY_ACME_DNS_PROVIDER: 'cloudflare', ...cloudflare }), /needs SLIPWAY_ROUTER_TLS_PORT/)
 })
 
-test('all problems are told at once', () => {
+test('all problems are reported at once', () => {
   const problems = problemsOf({ SLIPWAY_PORT: 'x', SLIPWAY_SAMPLE: 'x', DATABASE_URL: 'x' })
   assert.deepEqual(
     problems.map((problem) => problem.split(' ')[0]),

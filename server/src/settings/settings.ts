@@ -145,7 +145,7 @@ const readPreparation = (read: Reader['read']): PreparationLimits =>
     contextMs: read('SLIPWAY_CONTEXT_SECONDS', 10 * minute, whole(1, 24 * hour)) * 1000,
   })
 
-/** What makes no sense without a Docker engine. */
+/** Settings that need a Docker engine. */
 const refuseEngine = ({ docker, dockerHost, engineSockets, sample }: Settings): string[] => {
   const named: [name: string, isSet: boolean][] = [
     ['DOCKER_HOST', dockerHost !== undefined],
@@ -156,7 +156,7 @@ const refuseEngine = ({ docker, dockerHost, engineSockets, sample }: Settings): 
   return named.flatMap(([name, isSet]) => (isSet ? [`${name} cannot be set together with SLIPWAY_DOCKER=off.`] : []))
 }
 
-/** What makes no sense without TLS, or at the same place as something else. */
+/** Settings that need TLS, or conflict with another address. */
 const refuseTls = (settings: Settings, isSet: (name: string) => boolean): string[] => {
   const { host, port, routerHost, routerPort, routerTlsPort, domain, apiHost } = settings
   const problems: string[] = []
@@ -200,7 +200,7 @@ const warnOfUnknown = (env: Environment, known: ReadonlySet<string>): string[] =
     .sort()
     .map((name) => `${name} is not a known setting and is ignored${hintAt(name, known)}`)
 
-/** The file is ours alone: what is not a setting in it is a mistake. */
+/** The file is ours alone: an unknown name in it is a mistake. */
 const refuseUnknown = (file: InFile, known: ReadonlySet<string>): string[] =>
   [...file].flatMap(([name, setting]) => {
     if (name === 'SLIPWAY_DATA_DIR')
@@ -370,7 +370,7 @@ export const parseSettings = (
   return { settings: Object.freeze({ ...settings, publicUrl }), warnings: warnOfUnknown(env, names) }
 }
 
-/** The settings of this process. Prints what is wrong with them on standard error and exits with code 2. */
+/** The settings of this process. Prints their errors on standard error and exits with code 2. */
 export const readSettings = (): Settings => {
   try {
     const file = loadSettingsFile(dataDirOf(process.env))

@@ -1,6 +1,6 @@
 /**
- * What the values of settings may look like. Each reader answers the value, or what it must be, to follow `must be`; none
- * of them repeats what it was given.
+ * The possible forms of values of settings. Each reader returns the value, or the requirement, to follow `must be`;
+ * none of them repeats the given text.
  */
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'

@@ -1,5 +1,5 @@
 /**
- * The data directory: whose it is, and whether real or simulated services are in it. Each refusal is one sentence that
+ * The data directory: its owner, and whether its services are real or simulated. Each refusal is one sentence that
  * says what to do, before anything is changed.
  */
 import { lstat, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
@@ -25,7 +25,7 @@ const makeFolder = async (path: string): Promise<void> => {
   }
 }
 
-/** The first entry that belongs to somebody else, looked for so many folders deep. */
+/** The first entry that belongs to another user, searched so many folders deep. */
 const findForeign = async (folder: string, me: number, depth: number): Promise<string | null> => {
   for (const name of await readdir(folder)) {
     const path = join(folder, name)

@@ -1,4 +1,4 @@
-/** What one Docker engine does for this server: services run there, images are held and built there. */
+/** The work of one Docker engine for this server: services run there, images are held and built there. */
 import { join } from 'node:path'
 import type { ImageBuilder } from '../builds/builder.ts'
 import { removeCaches, removeImagesOf } from '../builds/built-images.ts'
@@ -27,7 +27,7 @@ interface DockerMachineParts {
   ownerId: string
   outbound: Outbound
   pullThrough: PullThrough
-  /** The one router: it leads to the services of every engine. */
+  /** The one router: it routes to the services of every engine. */
   router: Router
   sources: Sources
   log: Log
@@ -35,11 +35,11 @@ interface DockerMachineParts {
 
 export interface DockerTarget {
   connection: EngineConnection
-  /** At which an engine on another machine publishes ports for this server; null for this machine's. */
+  /** The address at which an engine on another machine publishes ports for this server; null for this machine's. */
   serviceAddress: string | null
   /** Id of the cluster; null for the engine of this machine. */
   clusterId: string | null
-  /** Whose engine it is; null for one that all organizations share. */
+  /** The owner of the engine; null for one that all organizations share. */
   organizationId: string | null
 }
 
@@ -49,7 +49,7 @@ export interface DockerMachine extends EngineUse {
   builder: ImageBuilder
 }
 
-/** Where builds on an engine leave word of what they make there. */
+/** The folder where builds on an engine list the objects that they create there. */
 export const buildFolder = (dataDir: string, clusterId: string | null): string =>
   clusterId === null ? join(dataDir, 'builds') : join(dataDir, 'cluster-builds', clusterId)
 

@@ -1,4 +1,4 @@
-/** The addresses that the server opens, and one sentence for why one cannot be opened. */
+/** The addresses that the server opens, and one sentence if one cannot be opened. */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { listenProblem } from '../lib/net/listen-errors.ts'
@@ -24,7 +24,7 @@ const tryListen = async (host: string, port: number): Promise<void> => {
 }
 
 /**
- * Before anything is started that would keep running. The router's port may be open already: a router goes on serving
+ * Before anything is started that would keep running. The router's port may be open already: a router keeps serving
  * while its server is down.
  */
 export const tryAddresses = async (settings: Settings): Promise<void> => {

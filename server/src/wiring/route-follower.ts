@@ -1,5 +1,5 @@
 /**
- * Sees to it that programs/follow-routes.ts runs once this server is gone, however it ends: a script that waits for the
+ * Ensures that programs/follow-routes.ts runs once this server is gone, however it ends: a script that waits for the
  * end of our side of a pipe.
  */
 import { spawn } from 'node:child_process'

@@ -4,7 +4,7 @@ import { createOutbound, OutboundRefused } from '../lib/net/outbound.ts'
 import { reachSample } from './sample-repository.ts'
 
 test('our own address is open to git for the sample, and for nothing beside it', async () => {
-  // Nobody listens at port 1: what is let through fails to connect, and is not refused.
+  // Nothing listens at port 1: an allowed request fails to connect, and is not refused.
   const sample = 'http://127.0.0.1:1/samples/hello.git'
   const network = reachSample(createOutbound({ allow: [] }), sample)
   const open = (url: string) =>

@@ -22,7 +22,7 @@ export const samplePath = '/samples/hello.git'
 export const reachSample = (outbound: Outbound, sampleUrl: string): GitNetwork => {
   const { origin, host } = new URL(sampleUrl)
   const own = createOutbound({ allow: [host] })
-  // By what a request would ask for: `/samples/hello.git/../..` is another address.
+  // Compares the address that a request would use: `/samples/hello.git/../..` is another address.
   const networkOf = (text: string | URL): Outbound => {
     const url = new URL(text)
     return url.origin === origin && `${url.pathname}/`.startsWith(`${samplePath}/`) ? own : outbound

@@ -32,7 +32,7 @@ interface TlsFoundation {
   acmeOutbound: Outbound
 }
 
-/** Where the router of this machine finds the API, and comes from when it does. */
+/** The address at which the router of this machine reaches the API, and from which it connects. */
 export const apiAddress = ({ host }: Pick<Settings, 'host'>): string =>
   isIP(host) !== 0 && host !== '0.0.0.0' && host !== '::' ? host : '127.0.0.1'
 
