@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify'
 /** Longer than any response takes; what still hangs then is cut. */
 const patienceMs = 5000
 
-/** Headers sent but not ended: a stream, which lasts as long as somebody reads it. */
+/** Headers sent but not ended: a stream, which lasts as long as it has a reader. */
 const isStream = (response: ServerResponse): boolean => response.headersSent && !response.writableEnded
 
 /** Makes `app.close()` wait for responses in progress; new requests get 503 meanwhile. */

@@ -1,7 +1,7 @@
 /**
- * The size of each organization's images on the engine. Their tags say whose they are: `slipway/<organization>/…`.
- * Layers shared by several builds of an organization count once; they are found through the parent images that the
- * engine reports.
+ * The size of each organization's images on the engine. Their tags name the owner: `slipway/<organization>/…`. Layers
+ * shared by several builds of an organization count once; they are found through the parent images that the engine
+ * reports.
  */
 import type { Keep } from '../lib/foreign-text/keep.ts'
 
@@ -15,7 +15,7 @@ export interface ListedImage {
   Size: number
 }
 
-/** What of the engine's list is read. */
+/** The fields of the engine's list that are read. */
 export const listedImages: Keep = [{ Id: true, ParentId: true, RepoTags: [true], Size: true }]
 
 const ownerOf = (tag: string): string | undefined =>

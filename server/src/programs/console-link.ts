@@ -7,17 +7,17 @@ import { hasConsole } from '../api/console/assets.ts'
 import { createCode } from '../api/console/session-rows.ts'
 import type { App } from '../wiring/app.ts'
 
-/** Sessions are opened over https, or on this machine. */
+/** Sessions are opened only over https, or on this machine. */
 const addressOf = (url: string, publicUrl: string | undefined): string =>
   publicUrl?.startsWith('https://') === true ? publicUrl : url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, '//127.0.0.1')
 
-/** A link to a console at this address; null where the admin token is not known. */
+/** A link to a console at this address; null if the admin token is not known. */
 export const newLink = async ({ parts, adminToken }: App, address: string): Promise<string | null> =>
   adminToken.text === null
     ? null
     : `${address}/sign-in#code=${await createCode(parts.database, hashOf(adminToken.text))}`
 
-/** Null but for the first start that has a console and knows the admin token. */
+/** Null except for the first start that has a console and knows the admin token. */
 export const linkToConsole = async (app: App): Promise<string | null> => {
   const { parts, adminToken, url } = app
   const { database, settings } = parts

@@ -68,7 +68,7 @@ interface Share {
 
 /**
  * The share of one core since the previous call. Measured in processor time, not by the clock: on a busy machine more
- * processes are no help.
+ * processes would not help.
  */
 const createUse = (): (() => number) => {
   let used = process.threadCpuUsage()

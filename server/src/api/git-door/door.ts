@@ -29,7 +29,7 @@ import type { Receiver } from './receive.ts'
 
 const gitPath = '/git'
 
-/** Of the body of a fetch, decompressed. */
+/** The size of the body of a fetch, decompressed. */
 const maxFetchBytes = 8 << 20
 const maxCommandBytes = 128 * 1024
 const fetchPlaces = 16

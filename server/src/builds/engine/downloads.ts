@@ -57,7 +57,7 @@ export const downloadName = (url: string): string => {
   } catch {
     // It is used as the name unchanged.
   }
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: a name with them is no name
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: a name must not contain them
   const name = posix.basename(decoded).replaceAll(/[\u0000-\u001f\u007f]/g, '')
   return name === '' || name === '.' || name === '..' || Buffer.byteLength(name) > 255 ? unnamed : name
 }

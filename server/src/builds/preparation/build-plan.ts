@@ -5,7 +5,7 @@ import { valueIn } from './dockerfile.ts'
 import { unreadable } from './dockerfile-lines.ts'
 import { secretId } from './run-mounts.ts'
 
-/** The origin of files: nothing, an earlier stage, or an image by its name. */
+/** The origin of files: nothing, an earlier stage, or an image by name. */
 export type Origin = { from: 'scratch' } | { from: 'stage'; index: number } | { from: 'image'; name: string }
 
 export interface PlannedStage {

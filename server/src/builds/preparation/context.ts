@@ -28,7 +28,7 @@ interface KeyParts {
   dockerfilePath: string | null
   targetStage: string | null
   buildArgs: Record<string, string>
-  /** Base image → its id on the engine, null if it is not there. */
+  /** Base image → its id on the engine, null if the engine does not have it. */
   bases: [name: string, id: string | null][]
 }
 

@@ -65,7 +65,7 @@ export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object,
 /** A machine is well when it and its parts are ready (`Ready`, `StorageReady` …) and no other condition is true. */
 const isWarning = ({ type, status }: NodeCondition): boolean => (status === 'True') !== type.endsWith('Ready')
 
-/** The problems of each machine, by its name; healthy ones are left out. */
+/** The problems of each machine, by name; healthy ones are left out. */
 export const nodeWarningsOf = (nodes: readonly ClusterNode[]) =>
   Object.fromEntries(
     nodes.flatMap(({ name, conditions }) => {

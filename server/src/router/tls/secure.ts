@@ -6,7 +6,7 @@ export interface Secure {
   book: Pick<TlsBook, 'has' | 'answerTo'>
   /** The port for clients; known once it listens. */
   port: number
-  /** Of the header Strict-Transport-Security; 0: none. */
+  /** For the header Strict-Transport-Security; 0: none. */
   hstsSeconds: number
   /** Names below it belong to the platform, and so do their certificates; '': there are none. */
   ownDomain: string

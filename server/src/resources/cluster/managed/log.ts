@@ -54,7 +54,7 @@ export const createClusterLog = (database: Database, clock: Clock, claim: RunCla
     writing = writing
       .then(() => holdLease(database, managedLeases, claim, work))
       .then(() => {})
-      // The run itself detects a lost lease, and its log is no reason to fail.
+      // The run itself detects a lost lease, and must not fail because of its log.
       .catch(() => {})
     return writing
   }

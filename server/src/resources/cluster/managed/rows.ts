@@ -171,7 +171,7 @@ export const writeStatus = async (tx: Queryable, id: string, status: string): Pr
 export interface Ending {
   status: string
   error: string | null
-  /** Of the applied document; absent: nothing was applied, or not all. */
+  /** The mark of the applied document; absent: nothing was applied, or not all. */
   applied?: string
   isStopped?: boolean
   version?: string | null
