@@ -73,7 +73,7 @@ const doors: [name: string, path: string, status: number, asked?: Asked][] = [
 ]
 
 for (const [index, [name, path, status, asked]] of doors.entries())
-  test(`${name}: one address has its share, then is told to wait`, async () => {
+  test(`${name}: one address has its share, then gets a 429`, async () => {
     const address = `203.0.113.${index}`
     const found = await askOften(address, path, asked)
     assert.deepEqual(found, [...Array(limit).fill(status), 429, 429])
@@ -83,7 +83,7 @@ for (const [index, [name, path, status, asked]] of doors.entries())
     assert.equal(await statusFrom(address, '/organization', own), 200)
   })
 
-test('whoever is told to wait is told how long, by the contract of errors', async () => {
+test('a 429 says how long to wait, by the contract of errors', async () => {
   await askOften('203.0.113.200', '/openapi.json')
   const answer = await fetch(`${url}/openapi.json`, { headers: { 'x-forwarded-for': '203.0.113.200' } })
   const body = (await answer.json()) as Record<string, unknown>

@@ -137,7 +137,7 @@ test('a stream of events goes to those who take event streams, and what needs no
     assert.equal((await fetch(api.url + page, { headers: { accept: 'image/png' } })).status, 200, page)
 })
 
-test('every answer tells the rate limit, also where the address cannot be read or nothing is there', async () => {
+test('every answer has the rate limit, also where the address cannot be read or does not exist', async () => {
   const unreadable = ['/%', '/%zz', '/project/%ff', `/project/${'y'.repeat(300)}`, `/${'y'.repeat(9000)}`]
   for (const path of [...unreadable, '/nowhere', '/organization', '/environment/x'])
     for (const authorization of [token, '', 'Token nonsense']) {
@@ -207,7 +207,7 @@ test('a request to upgrade is answered as an ordinary one wherever no socket is'
   assert.equal((await ask('/service/logs', [])).status, 404)
 })
 
-test('a socket opens where one is, and only for whoever may', async () => {
+test('a socket opens only at its own path, and only for callers with the right', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
   const open = (authorization: string): Promise<string> =>
@@ -246,7 +246,7 @@ test('a body of another type is 415 where a body is read; a GET minds no content
   assert.equal((await call('GET', projects, undefined, { 'content-type': 'text/plain' })).status, 200)
 })
 
-test('every path of every operation tells its methods, and refuses the others with Allow', async () => {
+test('every path of every operation lists its methods, and refuses the others with Allow', async () => {
   const paths = new Map<string, Set<string>>()
   for (const { method, path } of operations) paths.set(path, (paths.get(path) ?? new Set()).add(method))
   for (const [path, methods] of paths) {

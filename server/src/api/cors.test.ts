@@ -20,7 +20,7 @@ const preflight = (from: string, path = '/organization', more: Record<string, st
     headers: { origin: from, 'access-control-request-method': 'POST', ...more },
   })
 
-test('a listed page is told which methods and headers it may send, on every path, without a token', async () => {
+test('a listed page gets the methods and headers that it may send, on every path, without a token', async () => {
   for (const path of ['/organization', `/environment/${environmentId}/container`, '/nowhere', '/openapi.json']) {
     const asked = 'authorization,content-type,idempotency-key,if-none-match,sentry-trace'
     const answer = await preflight(origin, path, { 'access-control-request-headers': asked })
@@ -77,7 +77,7 @@ test('a stream of events can be read by a listed page', async () => {
   leaving.abort()
 })
 
-test('a page of another origin is told nothing, and every answer says that it varies', async () => {
+test('a page of another origin gets no headers, and every answer says that it varies', async () => {
   for (const strange of [other, 'null', `${origin}.evil.example`, 'http://console.example.org', origin.toUpperCase()]) {
     const answer = await api.call('GET', '/organization', undefined, { origin: strange })
     assert.deepEqual([answer.status, corsOf(answer)], [200, {}], strange)
@@ -87,7 +87,7 @@ test('a page of another origin is told nothing, and every answer says that it va
   assert.equal((await api.call('GET', '/organization')).headers.get('vary'), 'Origin')
 })
 
-test('without the setting no page is told anything', async () => {
+test('without the setting no page gets headers', async () => {
   const closed = await startApi({ idle: true })
   const answer = await closed.call('GET', '/organization', undefined, { origin })
   assert.deepEqual([corsOf(answer), answer.headers.get('vary')], [{}, null])

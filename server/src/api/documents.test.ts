@@ -72,7 +72,7 @@ test('any number of monitors cause one check of the database in a second', async
   assert.ok(checks <= 1, `${checks} checks`)
 })
 
-test('figures are for the operator, and for programs on this machine that stand for nobody else', async () => {
+test('figures are for the operator, and for programs on this machine that are not proxies', async () => {
   const readers: [number, Record<string, string>][] = [
     [200, {}],
     [200, { authorization: `Bearer ${api.token}` }],
@@ -90,7 +90,7 @@ test('figures are for the operator, and for programs on this machine that stand 
     assert.equal((await get('/metrics', headers)).status, status, JSON.stringify(headers))
 })
 
-test('with a token of their own, figures are not for whoever is on this machine', async () => {
+test('with a token of their own, figures are not for every program on this machine', async () => {
   const token = 'a-token-for-figures-alone'
   const strict = await startApi({ idle: true, settings: { metricsToken: new Secret(token) } })
   assert.equal((await strict.as(null)('GET', '/metrics')).status, 401)

@@ -41,7 +41,7 @@ const connect = async (token: string) => {
   return state
 }
 
-test('open streams of a revoked token end within a second, those of others go on', async () => {
+test('open streams of a revoked token end within a second, those of others continue', async () => {
   const [revoked, other] = [await newToken('revoked'), await newToken('other')]
   const [events, socket, further] = [
     await follow(revoked.token),

@@ -42,7 +42,7 @@ test('every answer carries a request id: the one that was sent when it has the r
   assert.match(strange.headers.get('x-request-id')!, /^[0-9a-f-]{36}$/)
 })
 
-test('all causes of a 401 are answered alike, before anything about the path is told', async () => {
+test('all causes of a 401 are answered alike, before anything about the path is revealed', async () => {
   const expired = await api.newToken(['Admin'])
   await api.database.query(
     `update api_token set expires_at = now() - interval '2 minutes' where scopes = '{Admin}'
@@ -131,7 +131,7 @@ test('numbers are read from text, in bodies and in queries, if it is exactly a n
   isError(await call('GET', `/application/${id}/log?tail=-1`), 400, 'invalid_request')
 })
 
-test('whoever asks for problem documents gets them', async () => {
+test('clients that accept problem documents get them', async () => {
   const answer = await call('GET', '/nowhere', undefined, { accept: 'application/problem+json' })
   assert.match(answer.headers.get('content-type')!, /^application\/problem\+json/)
   assert.deepEqual(
@@ -181,7 +181,7 @@ test('no body that a program could send is answered with a 5xx', async () => {
   )
 })
 
-test('text that a database cannot hold, and depth that nobody needs, are 400', async () => {
+test('text that a database cannot store, and excessive depth, are 400', async () => {
   for (const name of ['a\u0000b', '\ud800']) assert.equal((await call('POST', projects, { name })).status, 400)
   const deep = `{"name":"x","y":${'['.repeat(5000)}${']'.repeat(5000)}}`
   assert.equal((await call('POST', projects, deep)).status, 400)
@@ -260,7 +260,7 @@ test('a token with an Idempotency-Key makes one thing, however often it is sent'
   isError(await call('POST', projects, { name: 'other' }, { 'idempotency-key': 'a b' }), 400, 'invalid_request')
 })
 
-test('an answer is repeated for nobody who has fewer rights than the first who got it', async () => {
+test('an answer is not repeated to a caller with fewer rights than the first one', async () => {
   const headers = { 'idempotency-key': 'for-one' }
   const writer = api.as(await api.newToken(['Write']))
   const other = api.as(await api.newToken(['Write']))

@@ -94,7 +94,7 @@ test('of 600 streams of one token as many open as it may have, and closing them 
   await allClosed()
 })
 
-test('websockets count too, and one too many is told at its handshake', async () => {
+test('websockets count too, and one too many is refused at its handshake', async () => {
   const token = await api.newToken(['Read'])
   const tries = await Promise.all(Array.from({ length: 40 }, (_, at) => (at % 2 === 0 ? connect(token) : open(token))))
   assert.equal(opened(tries).length, limits.streamsPerToken)

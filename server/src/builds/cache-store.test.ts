@@ -8,7 +8,7 @@ const database = await testDatabase()
 after(() => database.close())
 const store = createCacheStore(database)
 
-test('a cache is listed on its cluster, the longest unused first, and an organization that is gone is told', async () => {
+test('a cache is listed on its cluster, the longest unused first, and one of a deleted organization is marked', async () => {
   const owner = { organizationId: newId(), clusterId: newId() }
   for (const volume of ['one', 'two', 'one']) await store.use(owner, volume)
   await store.measure('one', 2 ** 41)
@@ -25,7 +25,7 @@ test('a cache is listed on its cluster, the longest unused first, and an organiz
   assert.equal((await store.list(owner.clusterId)).length, 1)
 })
 
-test('a held cache is nobody else’s until it is freed or its time is over', async () => {
+test('a held cache belongs to its holder until it is released or its time is over', async () => {
   const owner = { organizationId: newId(), clusterId: newId() }
   const [one, other] = [newId(), newId()]
   await store.use(owner, 'held')

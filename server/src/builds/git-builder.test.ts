@@ -301,7 +301,7 @@ test('secrets are masked in the log and in the error', async () => {
   assert.match(log, /plain \*\*\*/)
 })
 
-test('100 MB of output are capped at 2 MB with a line that says so, and the build goes on', async () => {
+test('100 MB of output are capped at 2 MB with a line that says so, and the build continues', async () => {
   const name = await repository({
     Dockerfile: `FROM busybox:1\nRUN yes some-output-of-a-build | head -c 100000000\nRUN echo ${newId()}\n`,
   })

@@ -46,7 +46,7 @@ test('a base image is remembered for the organization that pulled it', async () 
   assert.deepEqual([await store.findBase(a, 'busybox:1'), await store.findBase(b, 'busybox:1')], ['sha256:b', null])
 })
 
-test("steps are found by their key, and the secret of an organization stays and is nobody else's", async () => {
+test('steps are found by their key, and the secret of an organization stays its own', async () => {
   const { store, a, b } = await scene()
   await store.saveStep(a, 'step', 'sha256:s')
   assert.equal(await store.findStep('step'), 'sha256:s')

@@ -82,7 +82,7 @@ test('an account that is there is used again, and not changed to what it is', as
   assert.ok(!asked.includes('POST /account/1'), String(asked))
 })
 
-test('a CA that limits us is asked once, and its pause is told, as seconds or as a date', async () => {
+test('a CA that limits us is asked once, and its pause is reported, as seconds or as a date', async () => {
   const limited =
     (headers: Record<string, string>): Answer =>
     (_request, count) => {
@@ -120,7 +120,7 @@ test('a CA that is away, or answers nonsense, is silent; one that says no has re
   assert.equal((await problemOf(() => json(400, { type: `${urn}accountDoesNotExist` }))).kind, 'gone')
 })
 
-test('whoever stops is not waited for', async () => {
+test('a stop does not wait for the CA', async () => {
   const ending = new AbortController()
   const { authority } = serverThat(() => {
     ending.abort(new Error('stopping'))

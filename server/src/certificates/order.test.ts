@@ -117,7 +117,7 @@ test('a process that dies at any call to the CA leaves an order that another one
     }
 })
 
-test('an answer that is refused because the CA is further by now fails nothing; one that is needed is told', async () => {
+test('an answer that is refused because the CA is further by now fails nothing; a refusal of a needed one is reported', async () => {
   for (const isFurther of [true, false]) {
     const scene = await newScene()
     const { answer } = scene.ca.authority

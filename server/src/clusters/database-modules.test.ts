@@ -7,7 +7,7 @@ import { databaseModuleOf, parseDatabaseModules } from './database-modules.ts'
 const good = { source: '/modules/pg', outputs: { host: 'h', password: 'p' } }
 const parse = (value: unknown) => parseDatabaseModules(JSON.stringify(value))
 
-test('a file names modules by provider and type, and what is wrong with it is told', () => {
+test('a file names modules by provider and type, and its errors are reported', () => {
   const modules = parse({ AWS: { POSTGRESQL: good }, ON_PREMISE: { REDIS: { ...good, engine: 'tofu' } } })
   assert.ok(typeof modules !== 'string')
   const found = databaseModuleOf(modules, 'AWS', 'POSTGRESQL')!

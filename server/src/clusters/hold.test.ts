@@ -118,7 +118,7 @@ test('a cluster that comes is held, one that goes is let go, one that is reached
   await holding.stop()
 })
 
-test('while the holder puts a service right, a deployment waits; what a holder that is gone left keeps nobody waiting', async () => {
+test('while the holder restores a service, a deployment waits; rows left by a dead holder delay no deployment', async () => {
   const [environmentId, serviceId, organizationId, clusterId] = [newId(), newId(), newId(), newId()]
   const node = (id: string, kind: string, scope: string, spec: object) =>
     database.query(

@@ -279,7 +279,7 @@ test('a delete of an environment ends though something unknown is in it, and wha
   await until(async () => !(await isLeft()), { what: 'its network to be removed' })
 })
 
-test('a delete ends the part of its service in a deployment, which goes on with the others', async () => {
+test('a delete ends the part of its service in a deployment, which continues with the others', async () => {
   const { environmentId } = await newPlace(api)
   const { id: busy } = await newContainer(environmentId, 'never-ready')
   const { id: later } = await newApplication(api, environmentId)

@@ -7,7 +7,7 @@ const api = await startApi()
 const { call, organizationId } = api
 const path = `/organization/${organizationId}/activeDeployments`
 
-test('what an organization deploys is listed from the request to the end, and to nobody else', async () => {
+test('deployments of an organization are listed from the request to the end, and only to its members', async () => {
   const { environmentId, projectId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
   let go = (): void => {}

@@ -30,7 +30,7 @@ const newEnvironment = async () => {
 
 const usual = ['DATABASE DEFAULT', 'JOB DEFAULT', 'CONTAINER DEFAULT', 'APPLICATION DEFAULT']
 
-test('the id of a default stage tells its environment, and no other id does', () => {
+test('the id of a default stage leads to its environment, and no other id does', () => {
   for (let round = 0; round < 100; round++) {
     const id = newId()
     const ids = [0, 1, 2, 3].map((order) => defaultStageId(id, order))
@@ -113,7 +113,7 @@ test('the last stage stays', async () => {
   assert.deepEqual([refused.status, refused.body.code], [409, 'last_stage'])
 })
 
-test('a stage of another environment, or of another organization, is not there', async () => {
+test('a stage of another environment, or of another organization, is a 404', async () => {
   const [mine, other] = [await newEnvironment(), await newEnvironment()]
   const [stage, foreign] = [(await mine.list())[0].id, (await other.list())[0].id]
   const { id } = await newApplication(api, other.environmentId)

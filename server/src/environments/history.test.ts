@@ -22,7 +22,7 @@ const deploy = async (environmentId: string) => {
 
 const isDuration = /^PT\d+S$/
 
-test('a deployment that fails tells its stages: those before done, its own failed, those after skipped', async () => {
+test('a failed deployment lists its stages: those before done, its own failed, those after skipped', async () => {
   const { environmentId } = await newPlace(api)
   const job = await newJob(scene, environmentId, { schedule: { on_start: { arguments: [] } } })
   const container = await newContainer(scene, environmentId, { image_name: 'fake/refuse' })

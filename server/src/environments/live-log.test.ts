@@ -80,7 +80,7 @@ test('a stream of one execution has its lines only', async () => {
   stream.close()
 })
 
-test('who reconnects with the id of the last line goes on after it', async () => {
+test('a client that reconnects with the id of the last line continues after it', async () => {
   const place = await newService()
   const { environmentId } = place
   await deploy(place)

@@ -34,7 +34,7 @@ const goesThrough = (seen: string[]): void => {
 
 const idOf = (frame: Json): string => frame.environment.state
 
-test('a deployment is seen through events and websockets, in order, and the last that is told is what a read answers', async () => {
+test('a deployment is visible through events and websockets, in order, and the last frame equals a read', async () => {
   const { environmentId, projectId, applicationId } = await newService()
   const events = await hearEvents(`${url}/environment/${environmentId}/statuses/stream`, token)
   const service = await hearEvents(`${url}/application/${applicationId}/status/stream`, token)
@@ -112,7 +112,7 @@ test('who reconnects with the id of what it has gets nothing until something cha
   fresh.close()
 })
 
-test('a stream begins with how things are when it is opened, not with what others were told last', async () => {
+test('a stream begins with the state at its opening, not with the last frame of other streams', async () => {
   const { environmentId, applicationId } = await newService()
   const address = `${url}/environment/${environmentId}/statuses/stream`
   const before = await hearEvents(address, token)
@@ -157,7 +157,7 @@ test('200 watchers of an environment cost one read a change', async () => {
   for (const watcher of watchers) watcher.close()
 })
 
-test('a change is told within 300 ms of its commit', async () => {
+test('a change is sent within 300 ms of its commit', async () => {
   const { environmentId, applicationId } = await newService()
   const watcher = await hearEvents(`${url}/environment/${environmentId}/statuses/stream`, token)
   await until(() => watcher.all.length, { what: 'it to begin' })
@@ -195,7 +195,7 @@ const everyWriter: [string, string][] = [
   ['time', 'last_deployment_at = clock_timestamp()'],
 ]
 
-test('whoever changes a status tells it: there is no writer that can forget to', async () => {
+test('every change of a status is notified: no writer can forget it', async () => {
   const { environmentId, applicationId } = await newService()
   const heard: string[] = []
   const stop = await api.database.listen('slipway_status', (id) => {
@@ -217,7 +217,7 @@ test('whoever changes a status tells it: there is no writer that can forget to',
   stop()
 })
 
-test('a stream of a revoked token ends, and nobody hears of an environment of somebody else', async () => {
+test('a stream of a revoked token ends, and no environment of another organization is visible', async () => {
   const { environmentId, projectId } = await newService()
   const made = (await call('POST', `/organization/${organizationId}/apiToken`, { name: 'watch', scopes: ['Read'] }))
     .body
@@ -238,7 +238,7 @@ test('a stream of a revoked token ends, and nobody hears of an environment of so
   await assert.rejects(hearSocket(mixed, token), /404/)
 })
 
-test('a role that sees one mode only is told of its environments only, and connects again when that changes', async () => {
+test('a role that sees one mode only gets frames of its environments only, and connects again when that changes', async () => {
   const { projectId, environmentId } = await newService()
   const hidden = await call('POST', `/project/${projectId}/environment`, { name: 'live', mode: 'PRODUCTION' })
   const roles = `/organization/${organizationId}/customRole`
@@ -297,7 +297,7 @@ test('a reader who takes nothing is not waited for, costs one frame, and gets th
   other.close()
 })
 
-test('a lost connection for notices is made again, and what changed meanwhile is told', async () => {
+test('a lost connection for notifications is reopened, and changes in between are sent', async () => {
   const { environmentId, applicationId } = await newService()
   const watcher = await hearEvents(`${url}/environment/${environmentId}/statuses/stream`, token)
   await until(() => watcher.all.length, { what: 'it to begin' })
@@ -318,7 +318,7 @@ test('a lost connection for notices is made again, and what changed meanwhile is
   watcher.close()
 })
 
-test('an older execution is told once, as it ended; one that is not there is not', async () => {
+test('an older execution is sent once, with its result; a missing one is not', async () => {
   const { environmentId, applicationId, projectId } = await newService()
   for (const commit of ['a'.repeat(40), 'b'.repeat(40)]) {
     await call('POST', `/application/${applicationId}/deploy`, { git_commit_id: commit })

@@ -116,7 +116,7 @@ test('a delete is accepted at once and ends in 404; a project in use is not dele
   assert.equal((await call('DELETE', `/project/${projectId}`)).status, 204)
 })
 
-test('an environment is deployed, stopped and told as a whole', async () => {
+test('an environment is deployed, stopped and shown as a whole', async () => {
   const { environmentId } = await newPlace(api)
   const [a, b] = [await newApplication(api, environmentId), await newApplication(api, environmentId)]
   const path = `/environment/${environmentId}`

@@ -65,7 +65,7 @@ test('what a service uses is an empty list while nothing of it runs, and follows
   metrics.close()
 })
 
-test('streams of one service share their readings, and nothing is asked once nobody listens', async () => {
+test('streams of one service share their readings, and without streams nothing is read', async () => {
   const service = await newService()
   await deployed(service)
   const hear = () => hearSocket(`${url}/service/metrics?${service.query}`, token)
@@ -167,7 +167,7 @@ test('what a caller may not see takes no room among the instances of a cluster',
   all.close()
 })
 
-test('an organization is told of its own services only, and of no cluster of another', async () => {
+test('an organization gets its own services only, and no cluster of another', async () => {
   const service = await newService()
   await deployed(service)
   const metrics = await hearSocket(`${url}/cluster/metrics?cluster=${other.clusterId}`, other.token)

@@ -179,7 +179,7 @@ test('what is left alone is DEPLOYED and UP_TO_DATE, also after a deployment tha
   assert.deepEqual([body.state, body.service_deployment_status], ['DEPLOYED', 'UP_TO_DATE'])
 })
 
-test('a deploy of one service by its name rolls out whatever has changed; one that would interrupt it only if so', async () => {
+test('a named deploy of one service rolls out in any case; one that would interrupt it only if something changed', async () => {
   const { environmentId } = await newPlace(api)
   const { id: container } = await newContainer(scene, environmentId)
   const { id: database } = await scene.post(`/environment/${environmentId}/database`, databaseBody('data'))
@@ -281,7 +281,7 @@ test('an unknown head of a branch is said, and a build assumed', async (t) => {
   assert.match(reason, /cannot be read/)
 })
 
-test('a service that is skipped in its stage is told as skipped', async () => {
+test('a service that is skipped in its stage is shown as skipped', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newContainer(scene, environmentId)
   await api.database.query('update service_state set is_skipped = true where service_id = $1', [id])

@@ -128,7 +128,7 @@ test('a release of another service is 404, one that never ran well or has lost i
   assert.match(gone.body.message, /no longer exists on the engine/)
 })
 
-test('what a restart or a deploy of the same has left is no way back: the version before is', async () => {
+test('releases left by a restart or an equal deploy are not a way back: the version before is', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newContainer(scene, environmentId)
   const path = `/container/${id}`

@@ -103,7 +103,7 @@ test('a tag is asked for with a token that the login bought, and its blobs with 
   assert.equal(registry.asked.filter((each) => each.includes('/token')).length, 2)
 })
 
-test('of an index the digest of the whole is told and the image of the engine is offered', async () => {
+test('of an index the digest of the whole is returned and the image of the engine is offered', async () => {
   const registry = await start()
   const image = await published(registry)
   const platform = { os: 'linux', architecture: process.arch === 'x64' ? 'amd64' : process.arch }
@@ -158,7 +158,7 @@ test('a name that moves to a refused address after it was looked at gets nothing
   assert.equal(trap.connections(), 0)
 })
 
-test('only a token that is called so is one: what an address inside answers goes to nobody', async () => {
+test('only a token with that name is one: the answer of an address inside is passed to no client', async () => {
   for (const body of ['{"Token":"inside"}', '{"ACCESS_TOKEN":"inside"}', '{"token":5}', '{"token":"a\\r\\nb"}', '[]']) {
     const registry = await start()
     registry.bend((request, response) => {
@@ -284,7 +284,7 @@ test('a sender that drips is given up, a reader that is slow is not', async () =
   assert.ok(chunks > 3)
 })
 
-test('who is denied, who asks for what is not there, and who asks nobody get three sentences', async () => {
+test('a denied login, a missing image, and a registry without an answer get three sentences', async () => {
   for (const auth of [{ basic: 'bot:pass' }, { token: 'bot:pass' }] as Auth[]) {
     const registry = await start(auth)
     await published(registry)

@@ -27,7 +27,7 @@ const refused = (work: () => unknown): string => {
   return assert.fail('it was taken')
 }
 
-test('what is no manifest of an image of a container is refused', () => {
+test('anything but a manifest of a container image is refused', () => {
   const cases: [string, Manifest, RegExp][] = [
     ['no JSON', manifest('<html>'), /not valid/],
     ['another type than it says', manifest({ mediaType: index, config, layers: [] }), /not valid/],
@@ -121,7 +121,7 @@ test('of an index the image of the engine’s platform is taken', () => {
   )
 })
 
-test('only official names that the operator lists may stand in, and only for the public registry', () => {
+test('only official names that the operator lists may be replaced, and only for the public registry', () => {
   const cases: [string, string, string[], string | null][] = [
     ['docker.io/library/redis', '7', ['redis'], 'redis:7'],
     ['docker.io/library/redis', '7', ['redis:7'], 'redis:7'],
@@ -137,7 +137,7 @@ test('only official names that the operator lists may stand in, and only for the
   for (const [repository, tag, allowed, name] of cases) assert.equal(fallbackName({ repository, tag }, allowed), name)
 })
 
-test('the name of a pulled image tells whose it is, and another name tells nothing', () => {
+test('the name of a pulled image reveals its organization, and another name reveals nothing', () => {
   const id = '01980000-0000-7000-8000-000000000001'
   assert.equal(ownerOf(pulledTag(id.toUpperCase(), 'a@sha256:1')), id)
   for (const other of ['redis:7', `slipway/${id}/service:1`, `x/slipway/${id}/pulled:1`, 'slipway/x/pulled:1'])

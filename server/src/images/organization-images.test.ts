@@ -156,7 +156,7 @@ test('a blob that leads to a refused address ends the pull at once with a senten
   assert.ok(!names.some((name) => name.startsWith(images.address)))
 })
 
-test('a manifest that names what the engine holds for somebody else gets nothing that its registry cannot show', async () => {
+test('a manifest that names blobs the engine has for another organization gets nothing that its registry cannot send', async () => {
   const theirs = await start({ basic: 'bot:pass' })
   const image = await makeImage({ secret: 'of the other organization' })
   theirs.publish('team/app:1', image)
@@ -246,7 +246,7 @@ describe('images that the operator put on the engine', () => {
 
   const silent: Partial<ImageAccess> = { origin: new URL('http://127.0.0.1:9'), tag: '1' }
 
-  test('one stands in for the public registry where it does not answer, and it is said', async () => {
+  test('one replaces that of the public registry if it does not answer, and the log says so', async () => {
     const access = accessOf({ host: 'docker.io' }, { ...silent, repository: `docker.io/library/${name}` })
     const told: string[] = []
     const held = await images.pull(access, (text) => told.push(text), signal())
@@ -254,7 +254,7 @@ describe('images that the operator put on the engine', () => {
     assert.match(told.join('\n'), /Using the image with this name/)
   })
 
-  test('under a name that is not listed, or of another registry, it is nobody’s', async () => {
+  test('under a name that is not listed, or of another registry, it is not used', async () => {
     const strict = await startImages({ allow: ['127.0.0.1/32'], engineImages: ['redis'] })
     open.push(strict.close)
     const cases: [OrganizationImages, string][] = [

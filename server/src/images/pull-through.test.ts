@@ -131,7 +131,7 @@ test('nothing else is there: other blobs, other manifests, ended tickets, tricks
   two.end()
 })
 
-test('more or less than the manifest tells ends the pull, and the engine never gets a whole answer', async () => {
+test('more or less than in the manifest ends the pull, and the engine never gets a whole answer', async () => {
   const cases: [OutboundStream, RegExp][] = [
     [answer(Buffer.concat([layer.bytes, Buffer.from('more')])), /more than its manifest/],
     [answer(layer.bytes.subarray(1)), /less than its manifest/],
@@ -145,7 +145,7 @@ test('more or less than the manifest tells ends the pull, and the engine never g
   }
 })
 
-test('a refusal of the policy ends the pull at once; what may pass is tried again by the engine, three times', async () => {
+test('a refusal of the policy ends the pull at once; a transient error is retried by the engine, three times', async () => {
   const refused = offer(async () => {
     throw new OutboundRefused('it is reserved')
   })

@@ -188,7 +188,7 @@ const end = (response: ServerResponse, status: number, headers: Record<string, s
 const isUpload = ({ method, url }: IncomingMessage, wanted: string): boolean =>
   method === wanted && url!.includes('/blobs/uploads/')
 
-test('a registry that answers nonsense is told of, after few attempts', async () => {
+test('a registry that answers nonsense is reported, after few attempts', async () => {
   const trap = await startTrap('127.0.0.2')
   open.push(trap.close)
   const cases: [string, (request: IncomingMessage, response: ServerResponse) => boolean, RegExp][] = [
@@ -242,7 +242,7 @@ test('a registry that answers nonsense is told of, after few attempts', async ()
   assert.equal(trap.connections(), 0)
 })
 
-test('a push that is cut goes on with what is there, and a cancelled one ends at once', async () => {
+test('an interrupted push resumes from the existing parts, and a canceled one ends at once', async () => {
   const registry = await start()
   let cuts = 1
   registry.bend((request) => {

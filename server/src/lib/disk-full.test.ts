@@ -4,7 +4,7 @@ import { isDiskFull } from './disk-full.ts'
 
 const errorWith = (message: string, more: object = {}): Error => Object.assign(new Error(message), more)
 
-test('a full disk is recognized whoever says it, and nothing else is', () => {
+test('a full disk is recognized in messages of every program, and nothing else is', () => {
   const full = [
     errorWith('write', { code: 'ENOSPC' }),
     errorWith('could not extend file', { code: '53100' }),

@@ -9,7 +9,7 @@ const block = (): void => {
   while (performance.now() < end);
 }
 
-test('a long turn is reported with what took most of it, and counted; waiting is no turn', async () => {
+test('a long turn is reported with what took most of it, and counted; waiting does not count', async () => {
   const turns: LongTurn[] = []
   const stop = watchTurns((turn) => turns.push(turn))
   const find = async (work: string): Promise<LongTurn> => {

@@ -77,7 +77,7 @@ test('too much is refused with limit, value and setting; what is known is known 
   await disk.close()
 })
 
-test('an engine that does not answer keeps nobody from anything, and no limit asks no engine', async () => {
+test('an engine that does not answer prevents nothing, and without a limit no engine is asked', async () => {
   const images = () => Promise.reject(new Error('away'))
   const disk = diskOf({ images, diskGb: 1 })
   await disk.refuseImage(ours, never)
@@ -101,7 +101,7 @@ test('who reads the figures does not wait for an engine that hangs', async () =>
   await disk.close()
 })
 
-test('a disk with less left than the reserve is told to the log, once', async () => {
+test('a disk with less left than the reserve is logged, once', async () => {
   const lines: [object, string][] = []
   const listening = { ...log, error: (about: object, text: string) => void lines.push([about, text]) }
   const disk = diskOf({ reserveMb: 1e12, log: standIn<typeof log>(listening) })

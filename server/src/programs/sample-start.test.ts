@@ -35,7 +35,7 @@ const printed = async (error?: { code: string; message: string }): Promise<strin
   return lines
 }
 
-test('a sample that fails is told with the reason of its deployment and where its log is', async () => {
+test('a failed sample is reported with the reason of its deployment and where its log is', async () => {
   const log = 'The whole log is at GET /environment/e/logs'
   const message = 'The build failed: there is no user nobody.'
   assert.deepEqual((await printed({ code: 'build_failed', message })).slice(1), [

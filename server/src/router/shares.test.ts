@@ -13,7 +13,7 @@ const sizesOf = (holdings: readonly Holding[]): Record<string, number> => {
 
 const busy = { isIdle: false, giveUp: () => {} }
 
-test('while there is enough everybody has as much as they like; then whoever has most gives up what is new', () => {
+test('while there is enough every party has as much as it needs; then the one with the most gives up one for each new one', () => {
   const shares = createShares(10)
   const holdings: Holding[] = []
   const enter = (party: string, count: number) => {

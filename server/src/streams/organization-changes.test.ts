@@ -29,7 +29,7 @@ const hear = async (of = organizationId, by = token) => {
 const hears = (heard: Pick<Heard, 'all'>, words: string): Promise<unknown> =>
   until(() => wordsOf(heard).includes(words), { what: words })
 
-test('writes of every kind and live states are told, with ids and words and nothing else', async () => {
+test('writes of every kind and live states are sent, with ids and words and nothing else', async () => {
   const heard = await hear()
   const { projectId, environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
@@ -72,7 +72,7 @@ test('writes of every kind and live states are told, with ids and words and noth
   heard.close()
 })
 
-test('nobody hears of another organization, or may listen there', async () => {
+test('changes of another organization are not sent, and its stream is refused', async () => {
   const other = await api.newOrganization()
   const mine = await hear()
   const theirs = await hear(other.id, other.token)
@@ -139,7 +139,7 @@ test('a stream ends with its token', async () => {
   await until(() => heard.code === 1008, { what: 'the stream to end' })
 })
 
-test('after the connection for notices was lost, readers are told to read again, and hear on', async () => {
+test('after the connection for notifications was lost, readers get a refetch, and later changes', async () => {
   const heard = await hear()
   await database.query(
     `select pg_terminate_backend(pid) from pg_stat_activity

@@ -27,7 +27,7 @@ const context: BuiltInContext = {
 }
 const table = (of: BuiltInContext) => Object.fromEntries(builtInVariables(of).map((one) => [one.key, one]))
 
-test('a service learns its own place and the hosts of its neighbours, under both prefixes', () => {
+test('a service sees its own place and the hosts of the others of its environment, under both prefixes', () => {
   const all = table(context)
   for (const prefix of ['SLIPWAY_', 'QOVERY_']) {
     const value = (key: string) => all[prefix + key]?.value
@@ -44,7 +44,7 @@ test('a service learns its own place and the hosts of its neighbours, under both
   }
 })
 
-test('a service learns what its neighbours are called, built from and listen on, and where all of them run', () => {
+test('a service sees the names, repositories and ports of the others of its environment, and where all of them run', () => {
   const commit = 'a'.repeat(40)
   const built = { ...api, gitBranch: 'main', gitCommitId: commit, more: { PORT: { value: '8080' } } }
   const cluster = { name: 'local', provider: 'ON_PREMISE', region: 'here', domain: 'localhost' }

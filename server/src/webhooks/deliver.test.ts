@@ -113,7 +113,7 @@ test('events of one service arrive in order though the first fails at first', as
   assert.deepEqual(order, ['e-0', 'e-0', 'e-0', 'e-1', 'e-2', 'e-3', 'e-4', 'e-5'])
 })
 
-test('a receiver gets at most four at once, and a silent one holds up nobody else', async (t) => {
+test('a receiver gets at most four at once, and a silent one delays no other', async (t) => {
   const open: ServerResponse[] = []
   const silent = await receive(t, (_, response) => open.push(response))
   const quick = await receive(t)

@@ -34,7 +34,7 @@ const waits: [string | null, number][] = [
   ['Wed, 31 Dec 2025 00:00:00 GMT', 0],
 ]
 
-test('Retry-After is honoured as seconds or date, up to a day', () => {
+test('Retry-After is respected as seconds or date, up to a day', () => {
   for (const [value, seconds] of waits) assert.equal(retryAfterSeconds(value, at), seconds, String(value))
 })
 

@@ -96,7 +96,7 @@ test('a key that fails comes again after pauses of its own, holds up no other, a
   await queue.stop()
 })
 
-test('a key may ask for its next time, and stop drops what waits, tells what runs, and waits for its end', async () => {
+test('a key may ask for its next time, and stop drops waiting keys, aborts running ones, and waits for their end', async () => {
   const at: number[] = []
   let reason: unknown
   const held = Promise.withResolvers<void>()

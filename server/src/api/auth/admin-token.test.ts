@@ -73,7 +73,7 @@ test('the first start makes a token that only its owner can read, and later star
   ])
 })
 
-test('a revoked token of the first start stays revoked; the next start makes another one and tells of it', async () => {
+test('a revoked token of the first start stays revoked; the next start makes another one and prints it', async () => {
   const api = await newInstallation()
   const dataDir = newFolder()
   const { text: first } = await start(api, dataDir)
@@ -176,7 +176,7 @@ test('the owner who loses the file gets another token, and the lost one opens no
   assert.ok(await works(api, text!))
 })
 
-test('a data directory of an earlier version goes on with its token, and is not mistaken for a stranger', async () => {
+test('a data directory of an earlier version keeps its token, and is not mistaken for a stranger', async () => {
   const api = await newInstallation()
   const dataDir = newFolder()
   const { text } = await start(api, dataDir)

@@ -19,7 +19,7 @@ const statusOf = async (token: string): Promise<number> => (await bearer(token)(
 const now = (): number => Math.floor(Date.now() / 1000)
 const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-test('a JWT of the issuer is somebody: its account is made at first sight, and it sees no organization', async () => {
+test('a JWT of the issuer has an account: it is created at its first use, and sees no organization', async () => {
   const asAlice = bearer(await provider.tokenOf('alice'))
   const account = await asAlice('/account')
   assert.deepEqual(
@@ -131,7 +131,7 @@ test('an account that creates an organization owns it, and sees no other', async
   assert.equal((await as('POST', '/organization', { name: 'of dave', plan: 'FREE' })).body.code, 'name_taken')
 })
 
-test('nobody is answered what somebody else was, though the key and the request are the same', async () => {
+test('a stored answer is not repeated to another caller, though the key and the request are the same', async () => {
   const create = async (person: string) =>
     api.as(null)(
       'POST',

@@ -61,7 +61,7 @@ for (const [id, may] of Object.entries(matrix))
     assert.equal(found.map((name) => name[0]).join(''), may)
   })
 
-test('somebody who is no member may look after their account, make an organization and take an invitation, no more', () => {
+test('a person without an organization may manage their account, create an organization and accept an invitation, no more', () => {
   const open = operations.filter((each) => decide(null, each, nowhere) !== 'hidden').map(({ id }) => id)
   assert.deepEqual(open.sort(), [
     'createOrganization',
@@ -111,7 +111,7 @@ test('to deploy takes ENV_CREATOR on the cluster beside DEPLOYER in the mode', (
   assert.equal(decide(custom({ k: 'ENV_CREATOR' }, manager), send, inDevelopment), 'allowed')
 })
 
-test('a project is seen by whoever sees one of its modes, and changed by its admins only', () => {
+test('a project is visible to members that see one of its modes, and changed by its admins only', () => {
   const whole: Place = { projectId: 'p', mode: null, clusterId: null }
   const manager = custom({}, { p: { isAdmin: false, modes: { STAGING: 'MANAGER' } } })
   assert.equal(decide(manager, operation('getProject'), whole), 'allowed')

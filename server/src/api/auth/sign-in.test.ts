@@ -127,7 +127,7 @@ test('a stream of a session that has ended ends', async () => {
   await until(() => stream.code !== 0, { what: 'the stream to end', timeoutMs: 2000 })
 })
 
-test('nobody is signed in as somebody else by a cookie that a neighbouring host has planted', async () => {
+test('a cookie planted by another host of the domain never signs a user in to a different account', async () => {
   const [attacker, victim] = [createBrowser(), createBrowser(byProxy)]
   const callback = await signIn(attacker, '/')
   const [[name, value]] = attacker.cookies(api.url) as [[string, string]]
@@ -189,7 +189,7 @@ test('an answer of the issuer is good for the browser that asked, once', async (
   assert.equal((await browser.go(callback)).answer.status, 400)
 })
 
-test('a code that the issuer did not give, and a refusal, sign nobody in', async () => {
+test('a code that the issuer did not issue, and a refusal, open no session', async () => {
   const browser = createBrowser()
   const { location } = await browser.go(`${api.url}/auth/sign-in`)
   const state = new URL(location!).searchParams.get('state')!
@@ -201,7 +201,7 @@ test('a code that the issuer did not give, and a refusal, sign nobody in', async
   assert.equal((await browser.go(`${api.url}/auth/callback?error=access_denied&state=${second}`)).answer.status, 400)
 })
 
-test('one client behind the proxy that opens the pages too often shuts them for nobody else', async () => {
+test('one client behind the proxy that opens the pages too often does not limit the others', async () => {
   const oidc = { issuer: provider.issuer, audience: ['console'], adminEmails: [], ...client }
   const limited = await startApi({ idle: true, settings: { rateLimit: 600, oidc, trustedProxies: ['127.0.0.1'] } })
   const openFrom = async (address: string): Promise<number> => {

@@ -76,7 +76,7 @@ test('both halves of a session open what its token opens; neither half alone doe
   assert.equal(await statusOf({ ...own }, '/organization'), 200)
   assert.equal(await statusOf({ cookie }, '/organization'), 401)
   assert.equal(await statusOf({ 'slipway-console-key': key }, '/organization'), 401)
-  // Planting the cookie of another session in a browser signs nobody in.
+  // The planted cookie of another session opens no session.
   assert.equal(await statusOf({ cookie: other.cookie, 'slipway-console-key': key }, '/organization'), 401)
   assert.equal(await statusOf({ cookie: `${cookie}; ${other.cookie}`, 'slipway-console-key': key }), 401)
   assert.equal(await statusOf({ ...own, cookie: `${cookie}x` }), 401)
@@ -241,7 +241,7 @@ test('a session ends with its token, by signing out, and when its time is over, 
   await until(async () => (await statusOf({ ...third })) === 401, { what: 'the session to be over' })
 })
 
-test('a session may do what its token may, now, and is told so; what it does is called the console', async () => {
+test('a session may do what its token may, now, and its description says so; its changes are recorded as the console’s', async () => {
   const reader = await signIn(await api.newToken(['Read']))
   const told = jsonOf(await raw('GET', '/console/session', { ...reader }))
   assert.deepEqual(told.memberships[0].scopes, ['Read'])

@@ -5,7 +5,7 @@ import { until } from '../../../test/support/until.ts'
 import { systemClock } from '../../lib/time/clock.ts'
 import { type PushRequest, runPush } from './push.ts'
 
-test('a client that does not read is told nothing more until it does, however long the log is', async () => {
+test('a client that does not read is sent nothing more until it does, however long the log is', async () => {
   const lines = Array.from({ length: 100 }, (_, index) => ({ text: `line ${index}` }))
   const seen = { state: 'SUCCEEDED', isOpen: false, serviceState: 'DEPLOYED', reason: null, ahead: 0 }
   const query = async (sql: string, [, , after]: unknown[]) => {

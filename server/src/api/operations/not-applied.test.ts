@@ -97,7 +97,7 @@ test('what is marked refused is a 400 with its reason and no header, except its 
   assert.equal((await send({ sound: 'MEOW' })).status, 200)
 })
 
-test('a client that sends back the record that it read is told of no field that the answer shows unchanged', async () => {
+test('a client that sends back the record that it read gets no header about fields that the answer shows unchanged', async () => {
   const { environmentId } = await newPlace(api)
   const made = await newApplication(api, environmentId, { auto_preview: true })
   const read = async () => (await api.call('GET', `/application/${made.id}`)).body

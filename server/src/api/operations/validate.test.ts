@@ -18,7 +18,7 @@ const refused = (value: unknown): FieldError[] => {
   return []
 }
 
-test('what is wrong in an object that may be null is told alone; the object need not be null for it', () => {
+test('an error inside an object that may be null is reported alone; the object need not be null', () => {
   const cases: [unknown, FieldError[]][] = [
     [{ type: null }, []],
     [{ type: { http: { port: 0 } } }, [{ field: '/type/http/port', message: 'must be at least 1' }]],
@@ -87,7 +87,7 @@ test('of a list that is too long only its length is looked at', () => {
   assert.ok(one.looks() < 5, String(one.looks()))
 })
 
-test('what is wrong in a long list is told of its first wrong item, and the others are left alone', () => {
+test('the errors of a long list are those of its first wrong item only', () => {
   const after = watched({ id: 0 })
   const many = [{ id: 1 }, { id: 0, name: 'long' }, ...Array(5000).fill(after.value)]
   assert.deepEqual(

@@ -33,7 +33,7 @@ test('the longer of two secrets wins, short values stay, and other text is untou
   assert.equal(maskAll(['(.*)+x'], ['aaaa (.*)+x']), 'aaaa ***')
 })
 
-test('a beginning of a secret that does not go on appears in the end', () => {
+test('the beginning of a secret that does not continue is shown in the end', () => {
   assert.equal(maskAll(['abcdefgh'], ['xabcdef']), 'xabcdef')
   assert.equal(maskAll(['aabaab!'], ['aabaabaab!']), 'aab***')
 })

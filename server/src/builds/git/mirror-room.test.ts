@@ -91,7 +91,7 @@ test('what is being fetched ends at the limit of its organization, and when the 
   )
 })
 
-test('a mirror that nobody has used for an hour makes room', async () => {
+test('a mirror that was unused for an hour makes room', async () => {
   const mirrors = open({ organizationMb: 5 })
   const [old, small] = [sourceOf('three', 'first'), sourceOf('three', 'small')]
   await open({}).fetch(old, never)

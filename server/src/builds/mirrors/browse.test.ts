@@ -81,7 +81,7 @@ test('a new commit is seen after its history was read, and its files are all the
   assert.deepEqual(await mirrors.folders(source, 'b', never), [])
 })
 
-test('folders are those right inside, and a folder that is not there is told from an empty one', async () => {
+test('folders are those right inside, and a missing folder differs from an empty one', async () => {
   const { name, source } = await newRepository()
   await server.commit(
     name,

@@ -171,7 +171,7 @@ test('heads of several branches are listed at once, and changes between commits 
   await mirrors.close()
 })
 
-test('a private repository needs its token, and no error or file tells it', async () => {
+test('a private repository needs its token, and no error or file contains it', async () => {
   const password = 'canary-token-8271'
   const server = await serve({ auth: { username: 'user', password } })
   const id = await server.commit('app', { a: '1' }, 'private')

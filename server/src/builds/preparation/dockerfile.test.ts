@@ -66,7 +66,7 @@ for (const { what, text, args, bases, target, given } of cases)
     assert.deepEqual(baseNames(planned), bases)
   })
 
-test('only declared variables are passed on, sorted, and names of Object.prototype are nobody', () => {
+test('only declared variables are passed on, sorted, and names of Object.prototype are not variables', () => {
   const file = parseDockerfile('FROM a\nARG B\nARG A\nARG toString\nARG C')
   assert.deepEqual(pickBuildArgs(file, { A: '1', B: '2', SECRET: 'x' }), { A: '1', B: '2' })
 })

@@ -45,7 +45,7 @@ test('an octal mode is the mode', () => {
   assert.equal(showFileMode(readFileMode('64')), '0064')
 })
 
-test('what is no mode is refused', () => {
+test('an invalid mode is refused', () => {
   for (const text of [
     '',
     'x',

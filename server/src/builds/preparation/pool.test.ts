@@ -79,7 +79,7 @@ test('a thread that dies says whether it was its memory or this server', async (
   })
 })
 
-test('a build is told the true reason for which its thread died', async () => {
+test('the error of a build gives the true reason for which its thread died', async () => {
   const source = { organizationId: 'one', url: server.url('plain'), branch: 'main' } satisfies GitSource
   const request = { source, commitId, rootPath: '/', dockerfilePath: 'Dockerfile' }
   const prepare = async (more: Partial<Parameters<typeof createPreparation>[0]>) => {

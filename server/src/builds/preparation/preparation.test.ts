@@ -106,7 +106,7 @@ test('a preparation that is given up rejects at once with the reason, and its th
   assert.ok((await buffer(await open('two', 'plain'))).length > 8 * 2 ** 20)
 })
 
-test('a context that nobody reads any more ends, and no git of it is left', async () => {
+test('a context whose reader is gone ends, and no git of it is left', async () => {
   for (let time = 0; time < 4; time += 1) {
     const tar = await open('two', 'plain')
     await new Promise((resolve) => tar.once('data', resolve))

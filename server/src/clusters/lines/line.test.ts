@@ -45,7 +45,7 @@ const copyGenerations = async (from: Database, to: Database): Promise<void> => {
 const newest = async (runtime: FakeRuntime): Promise<Mark> => (await runtime.marks.list(key, signal))[0]!
 const refused = { code: 'cluster_conflict' }
 
-test('a control plane that starts again goes on at once, and leaves one mark, of its newest generation', async () => {
+test('a control plane that restarts is ready at once, and leaves one mark, of its newest generation', async () => {
   const [database, runtime] = [await testDatabase(), createEngine()]
   await start(database, runtime, 'a').ready()
   const first = await newest(runtime)
@@ -79,7 +79,7 @@ test('an older copy of a database changes nothing, from its first look on, until
   await assert.rejects(start(database, runtime, 'a').ready(), { code: 'cluster_conflict' })
 })
 
-test('of two control planes with copies of a database the one that is at work goes on, and the other holds', async () => {
+test('of two control planes with copies of a database the one at work continues, and the other holds', async () => {
   const [database, copy, runtime] = [await testDatabase(), await testDatabase(), createEngine()]
   const original = start(database, runtime, 'a')
   await original.ready()
@@ -101,7 +101,7 @@ test('of two control planes with copies of a database the one that is at work go
   )
 })
 
-test('a copy at another place goes on when nobody answers, and the original holds when it comes back', async () => {
+test('a copy at another place continues when no answer comes, and the original holds when it returns', async () => {
   const [database, copy, runtime] = [await testDatabase(), await testDatabase(), createEngine()]
   const original = start(database, runtime, 'a')
   await original.ready()

@@ -118,7 +118,7 @@ test('a domain that leads to a service is 409, here and elsewhere, until it is t
   await bring(other.id, domain)
 })
 
-test('what is no host name of a user is 400', async () => {
+test('a name that is not a host name of a user is 400', async () => {
   const { id } = await application()
   const wrong = ['shop', '*.shop.example', 'a..example', '-a.example', '10.0.0.1', 'a b.example', 'http://a.example']
   // A URL would decode them, or end in front of the rest.
@@ -191,7 +191,7 @@ test('a wildcard serves the names of its level, where the operator allows it, an
   }
 })
 
-test('a check tells by the addresses of a name whether it leads here, and answers none of them', async () => {
+test('a check finds out from the addresses of a name whether it leads here, and returns none of them', async () => {
   const addresses: Record<string, string> = {
     'here.example': '127.0.0.1',
     'there.example': '192.0.2.7',

@@ -96,7 +96,7 @@ test('a failed run keeps its output, its exit code and a sentence', async () => 
   assert.equal(texts.at(-1), run.error.message)
 })
 
-test('output is readable while the run goes on, and a second run by hand waits for it', async () => {
+test('output is readable while the run is in progress, and a second manual run waits for it', async () => {
   const job = await newCron(['x'])
   await deploy(job)
   const [told, going] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -185,7 +185,7 @@ test('what has no deployed schedule cannot be run by hand, and says why', async 
   assert.equal((await api.as(await api.newToken(['Read']))('POST', `${job.path}/run`)).status, 403)
 })
 
-test('a run that replaces another one by the clock is told at once, although the job goes on running', async () => {
+test('a scheduled run that replaces another one is shown at once, although the job keeps running', async () => {
   const job = await newCron(['x'])
   const settings = (await call('GET', `${job.path}/advancedSettings`)).body
   const policy = { ...settings, 'cronjob.concurrency_policy': 'Replace' }

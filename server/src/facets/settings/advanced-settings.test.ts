@@ -63,7 +63,7 @@ test('an unknown key and a wrong type are 400 and named', async () => {
   assert.equal((await call('PUT', `${path}/advancedSettings`, [])).status, 400)
 })
 
-test('what is set stands in no record, and an edit of the service keeps it', async () => {
+test('settings are in no record, and an edit of the service keeps them', async () => {
   const { path, made } = await make()
   await put(path, { [grace]: 7 })
   const edited = (await call('PUT', path, { cpu: 600 })).body

@@ -34,7 +34,7 @@ test('a restriction is made, listed, changed and lifted', async () => {
   await sent('DELETE', `${path}/${made.id}`, undefined, 404)
 })
 
-test('a repeated restriction is 409, and what is no beginning of a path is 400', async () => {
+test('a repeated restriction is 409, and an invalid beginning of a path is 400', async () => {
   const path = await make()
   await sent('POST', path, match('api/'), 201)
   const { id } = await sent('POST', path, match('web/'), 201)
@@ -45,7 +45,7 @@ test('a repeated restriction is 409, and what is no beginning of a path is 400',
   await sent('POST', path, { ...match('x'), mode: 'ONLY' }, 400)
 })
 
-test('restrictions stand in no record of the service, and an edit of it keeps them', async () => {
+test('restrictions are in no record of the service, and an edit of it keeps them', async () => {
   const path = await make()
   await sent('POST', path, match('api/'), 201)
   const service = path.replace('/deploymentRestriction', '')

@@ -102,7 +102,7 @@ test('an external secret names an access to a secret manager of its own organiza
   )
   const place = { variable_scope: 'APPLICATION', variable_parent_id: id }
   const wanted = { key: 'TOKEN', value: 'vault/token', is_secret: false, ...place }
-  // A cluster of our own is no access either.
+  // A cluster of our own does not count as an access either.
   for (const wrong of [theirs, api.clusterId, newId()]) {
     const refused = await call('POST', '/variable', { ...wanted, secret_manager_access_id: wrong })
     assert.deepEqual([refused.status, refused.body.details?.[0].field], [400, '/secret_manager_access_id'])
@@ -116,7 +116,7 @@ test('an external secret names an access to a secret manager of its own organiza
   assert.deepEqual([moved.status, moved.body.details?.[0].field], [400, '/secret_manager_access_id'])
 })
 
-test('a reference to an access that is not there fails no deployment: its log says which key is left out', async () => {
+test('a reference to a missing access fails no deployment: its log says which key is left out', async () => {
   const { environmentId, id } = await scene()
   const [access] = await newAccesses('gone')
   const place = { variable_scope: 'ENVIRONMENT', variable_parent_id: environmentId }
@@ -221,7 +221,7 @@ test('containers have both families, and terraform services the generic one, ove
   assert.equal((await call('POST', '/variable', wrong)).status, 400)
 })
 
-test('services are told how to reach a database beside them, its password as a secret, under a name of their own', async () => {
+test('services get variables to reach a database beside them, its password as a secret, under a name of their own', async () => {
   const { environmentId, id, path } = await scene()
   const database = await post(`/environment/${environmentId}/database`, databaseBody('store'))
   const prefix = `QOVERY_POSTGRESQL_Z${database.id.slice(0, 8).toUpperCase()}`

@@ -80,7 +80,7 @@ test('an application lists what it inherits, and gets aliases and overrides of i
   assert.equal((await byKey(`${place.app}/environmentVariable`)).ALSO, undefined)
 })
 
-test('an alias or override says nothing of variables in other places: they are not there', async () => {
+test('an alias or override reveals no variables of other places: they are a 404', async () => {
   const [own, other] = [await places(), await places()]
   const hidden = await create(`${other.app}/secret`, { key: 'HIDDEN', value: 'word' })
   const at = { alias_scope: 'APPLICATION', alias_parent_id: own.applicationId }

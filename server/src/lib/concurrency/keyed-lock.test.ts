@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createKeyedLock } from './keyed-lock.ts'
 
-test('some share a key, one has it alone after all of them, and whoever awaits it lets no later ones share before', async () => {
+test('some share a key, one has it alone after all of them, and its waiter lets no later ones share before', async () => {
   const lock = createKeyedLock()
   const [first, second] = [lock.tryShare('a'), lock.tryShare('a')]
   assert.ok(first !== null && second !== null)

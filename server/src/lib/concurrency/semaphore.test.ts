@@ -31,7 +31,7 @@ const scene = (places: number, each = Math.max(1, places - 1), most = places) =>
 }
 
 for (const places of [1, 2, 4])
-  test(`with ${places} places, whoever comes while another floods the queue waits for one end at most`, async () => {
+  test(`with ${places} places, a newcomer while another floods the queue waits for one end at most`, async () => {
     const { add, begun, endFirst } = scene(places)
     for (let count = 0; count < 50; count += 1) void add('flood')
     void add('other')
@@ -55,7 +55,7 @@ test('a first place is had at once, however many others have taken all, up to th
   assert.equal(begun.length, 8)
 })
 
-test('those who wait are served in turns, whoever came first', async () => {
+test('waiters are served in turns, in whatever order they came', async () => {
   const { add, begun, endFirst } = scene(1)
   for (const who of ['a', 'a', 'a', 'b', 'b', 'c']) void add(who)
   await turn()
@@ -63,7 +63,7 @@ test('those who wait are served in turns, whoever came first', async () => {
   assert.deepEqual(begun, ['a', 'b', 'c', 'a', 'b', 'a'])
 })
 
-test('who must wait is told how many run, and who gives up leaves no hole', async () => {
+test('a waiter gets the number of running works, and one that gives up leaves no hole', async () => {
   const { add, begun, told, endFirst } = scene(1)
   void add('a')
   const control = new AbortController()

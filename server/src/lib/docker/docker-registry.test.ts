@@ -77,7 +77,7 @@ test('pages are followed on the registry itself, never to another host', async (
   assert.equal(leading.asked.length, 1)
 })
 
-test('whether a tag is there is told from a login that is not admitted', async () => {
+test('a missing tag differs from a login that is rejected', async () => {
   const { origin } = await serve((request, response) => {
     if (request.headers.authorization !== basic)
       return void response.writeHead(401, { 'www-authenticate': 'Basic realm="images"' }).end()
@@ -96,7 +96,7 @@ test('whether a tag is there is told from a login that is not admitted', async (
   )
 })
 
-test('what is no registry is an error, not an empty list', async () => {
+test('anything but a registry is an error, not an empty list', async () => {
   const { origin } = await serve((_, response) => void response.writeHead(200).end('<html>'))
   await assert.rejects(createRegistryClient(outbound, { url: origin, ...nobody }).images(), isRefused('failed'))
 })

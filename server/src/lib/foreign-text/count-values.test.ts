@@ -27,7 +27,7 @@ test('strings are skipped, also those with quotes, backslashes and brackets, and
   assert.equal(findExcess(`"${','.repeat(1000)}`, { mostValues: 1, mostDepth: 0 }), null)
 })
 
-test('the first bound that a text exceeds is told', () => {
+test('the first bound that a text exceeds is returned', () => {
   assert.equal(findExcess('[1,2,3]', { mostValues: 3, mostDepth: 1 }), 'values')
   assert.equal(findExcess('[[[1]]]', { mostValues: 9, mostDepth: 2 }), 'depth')
   assert.equal(findExcess('[[1],[2],[3]]', { mostValues: 9, mostDepth: 2 }), null)

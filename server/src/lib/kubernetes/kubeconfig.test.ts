@@ -135,7 +135,7 @@ test('what a kubeconfig must not do is refused with the reason, and with none of
   assert.ok(!/passwd|secret|abc|x\.pem|10\.0\.0/.test(told.join('\n')))
 })
 
-test('a refused field of another context, and one that is empty or off, is no matter', async () => {
+test('a refused field of another context, and one that is empty or off, does not matter', async () => {
   assert.equal(await said(yaml), 'taken')
   assert.equal(await said(cluster({ 'insecure-skip-tls-verify': false, 'certificate-authority': '' })), 'taken')
   const { 'current-context': _, ...only } = kubeconfigOf(6443, 'abc')

@@ -93,14 +93,14 @@ test('what an API server sends is counted before it is parsed', async (t) => {
   assert.equal(longest(), 0)
 })
 
-test('a caller that gives up is told its own reason', async (t) => {
+test('a caller that gives up gets its own reason', async (t) => {
   const { api, respond } = await start(t)
   const control = new AbortController()
   respond(() => control.abort(new Error('enough')))
   await assert.rejects(api.get('/api/v1/nodes', { signal: control.signal }), /^Error: enough$/)
 })
 
-test('a 429 is waited for as it asks, and told when it stays', async (t) => {
+test('a 429 is waited for as it asks, and reported when it stays', async (t) => {
   const { api, cluster, respond, ask } = await start(t)
   let left = 1
   respond((_, response) => {

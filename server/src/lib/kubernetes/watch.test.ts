@@ -33,7 +33,7 @@ const start = async (t: TestContext, clock = systemClock) => {
   return { cluster, api, ends, seen, follow, add, untilSeen }
 }
 
-test('a watch tells what there is and every change, goes on where it was cut, and ends quietly', async (t) => {
+test('a watch reports all objects and every change, continues where it was cut, and ends quietly', async (t) => {
   const { cluster, ends, seen, follow, add, untilSeen } = await start(t)
   add('a')
   const following = follow()
@@ -70,7 +70,7 @@ test('a place that the cluster has forgotten is read anew', async (t) => {
   following.catch(() => {})
 })
 
-test('a login that is refused is no reason to go on asking', async (t) => {
+test('a refused login ends the retries', async (t) => {
   const { cluster, follow } = await start(t)
   cluster.refuse = () => [403, 'secrets is forbidden']
   await assert.rejects(follow(), (error) => error instanceof KubernetesError && error.status === 403)

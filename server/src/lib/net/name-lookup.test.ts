@@ -43,7 +43,7 @@ const open = async (t: TestContext, names: Record<string, string>) => {
   return async (host: string): Promise<string[]> => (await resolve(host)).map(({ address }) => address)
 }
 
-test('a hundred names whose servers say nothing hold up nobody else', async (t) => {
+test('a hundred names whose servers do not answer delay no other name', async (t) => {
   const resolve = await open(t, { 'www.shop.company': '10.0.0.7', 'www.shop.co.uk': '10.0.0.8' })
   // The last ones have all places of one owner.
   const names = Array.from({ length: 116 }, (_, index) => `silent-${index}${index < 100 ? '.company' : '.a.co.uk'}`)
@@ -60,7 +60,7 @@ test('a hundred names whose servers say nothing hold up nobody else', async (t) 
   assert.deepEqual([...new Set(await Promise.all(waiting))], ['ETIMEOUT'])
 })
 
-test('names are found in the list of hosts, over DNS and below what is searched; what is not there is said to be so', async (t) => {
+test('names are found in the list of hosts, over DNS and with the search suffixes; a missing one is reported as such', async (t) => {
   const resolve = await open(t, { 'listed.company': '10.0.0.9', 'db.team.outer.company': '10.0.0.8' })
   assert.deepEqual(await resolve('listed.company'), ['10.0.0.1'])
   assert.deepEqual(await resolve('git.company'), ['10.0.0.1', 'fd00::1'])

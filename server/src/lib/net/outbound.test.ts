@@ -273,7 +273,7 @@ test('a kept connection is not used when the name has moved to an address that i
   await assert.rejects(outbound.request({ ...call(port), keepAlive: true }), OutboundRefused)
 })
 
-test("a container of this machine is nobody's to call, though private networks are allowed; the operator may list it", async () => {
+test('containers of this machine cannot be called, though private networks are allowed; the operator may list one', async () => {
   const interfaces = () => ({
     'br-0123456789ab': [{ cidr: '10.200.3.1/24' }],
     docker0: [{ cidr: '172.17.0.1/16' }],

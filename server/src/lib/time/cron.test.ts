@@ -20,7 +20,7 @@ test('fields take numbers, names, lists, ranges and steps', () => {
   assert.deepEqual(parseCron('@daily'), parseCron('0 0 * * *'))
 })
 
-test('what is no expression of five fields is none', () => {
+test('anything but an expression of five fields is invalid', () => {
   for (const text of ['', '* * * *', '* * * * * *', '60 * * * *', '* 24 * * *', '* * 0 * *', '* * * 13 *', '* * * * 8'])
     assert.equal(parseCron(text), null, text)
   for (const text of [

@@ -43,7 +43,7 @@ const check = async (sent: Json): Promise<Json> => {
   return answer.body
 }
 
-test('a check asks the Argo CD and tells what is wrong with the token or the way there', async () => {
+test('a check asks the Argo CD and reports errors of the token or of the connection', async () => {
   assert.deepEqual(await check(body('right')), { status: 'connected', app_count: 3 })
   assert.ok(asked.includes('/argo/api/version Bearer right'))
   assert.deepEqual(await check(body('wrong')), { status: 'error', reason: 'authentication_failed' })

@@ -154,7 +154,7 @@ test('an app is an Application at a commit that is waited for, changed, rolled b
   for (const kind of ['Deployment', 'ConfigMap']) assert.equal(inside(app, kind), undefined, kind)
 })
 
-test('a synchronization that fails says why, and the commit before is back; later illness and recovery are told', async () => {
+test('a failed synchronization says why, and the commit before is back; later failures and recovery are shown', async () => {
   const app = await newApp()
   const path = `/argocdApp/${app.id}`
   await deploy(path, { git_commit_id: first })
@@ -192,7 +192,7 @@ test('a synchronization that fails says why, and the commit before is back; late
   assert.equal(well.error, undefined)
 })
 
-test('an app that somebody removed is made again, and one that hangs is ended by the next deployment', async () => {
+test('an app that was removed on the cluster is made again, and one that hangs is ended by the next deployment', async () => {
   const app = await newApp()
   const path = `/argocdApp/${app.id}`
   await deploy(path, { git_commit_id: first })

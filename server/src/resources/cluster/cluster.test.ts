@@ -180,7 +180,7 @@ test('labels and git tokens that a cluster names must be there', async () => {
   )
 })
 
-test('a feature is sent as an id and a value, and answered with all that the catalogue knows of it', async () => {
+test('a feature is sent as an id and a value, and answered with its whole entry in the catalog', async () => {
   const listed = (await call('GET', '/aws/clusterFeature')).body.results
   const karpenter = {
     spot_enabled: true,
@@ -238,7 +238,7 @@ test('a cluster that this server cannot run on says so when it is deployed, upgr
   assert.equal((await call('GET', `${clusters}/${id}/status`)).status, 404)
 })
 
-test('the local cluster has nothing to deploy, is never stopped or deleted, and tells what its machine has', async () => {
+test('the local cluster has nothing to deploy, is never stopped or deleted, and shows the resources of its machine', async () => {
   const { clusterId } = api
   const deployed = await call('POST', `${clusters}/${clusterId}/deploy?dry_run=true`)
   assert.deepEqual([deployed.status, deployed.body.status], [201, 'DEPLOYED'])

@@ -55,7 +55,7 @@ test('a container is deployed, changed, rolled back, stopped, started and delete
   await until(isGone, { what: 'the end of the namespace', timeoutMs: 20_000 })
 })
 
-test('databases run as a user of their own with a volume, and jobs as jobs that tell what they leave', async () => {
+test('databases run as a user of their own with a volume, and jobs as jobs whose outputs are collected', async () => {
   const environmentId = await newEnvironment()
   const { id: database } = await must('POST', `/environment/${environmentId}/database`, {
     ...{ name: 'cache', type: 'REDIS', version: '7', mode: 'CONTAINER' },

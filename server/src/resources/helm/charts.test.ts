@@ -52,7 +52,7 @@ after(() => server.close())
 const host = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 const base = `/organization/${organizationId}/helmRepository`
 
-test('an index tells its charts and their versions, and nothing that only looks like one', () => {
+test('an index lists its charts and their versions, and nothing that only looks like one', () => {
   assert.deepEqual(parseChartIndex(index), wanted)
   assert.deepEqual(parseChartIndex(index.replaceAll('\n', '\r\n')), wanted)
   assert.deepEqual(parseChartIndex('{"entries":{"a":[{"version":"1"},{"version":2},null],"b":3}}'), [

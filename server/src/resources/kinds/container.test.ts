@@ -33,7 +33,7 @@ const kept = async (id: string): Promise<Record<string, unknown>> => {
   return row!.spec
 }
 
-test('registry, image, tag and name are enough; the answer tells the defaults and the registry', async () => {
+test('registry, image, tag and name are enough; the answer has the defaults and the registry', async () => {
   const { status, body } = await create({ name: 'small' })
   assert.equal(status, 201)
   assert.deepEqual(
@@ -89,7 +89,7 @@ test('the workload of a container is what its configuration says', async () => {
   assert.deepEqual(container.deployable.source(spec), { from: 'image', registryId, name: 'fake/serve', tag: '1.0' })
 })
 
-test('a wrong field is refused by its name', async () => {
+test('a wrong field is refused by name', async () => {
   const cases: [Record<string, unknown>, string][] = [
     [{ image_name: 'UPPER/case' }, '/image_name'],
     [{ image_name: 'nginx:1.2' }, '/image_name'],

@@ -18,7 +18,7 @@ const create = async (more: Record<string, unknown> = {}) => {
 const kept = async (id: string): Promise<Json> =>
   (await api.database.query('select spec, sealed from node where id = $1', [id]))[0]
 
-test('name, type, version and mode are enough; the answer tells what was taken', async () => {
+test('name, type, version and mode are enough; the answer has the defaults', async () => {
   const { status, body } = await create()
   assert.equal(status, 201)
   assert.deepEqual(
@@ -92,7 +92,7 @@ test('an edit keeps what it leaves out, cannot change type and mode, and moves w
   assert.deepEqual((await call('GET', `${path}/version`)).body.results, [{ name: '16.4' }, { name: '16' }])
 })
 
-test('the credentials are made once, sealed, told by their operation to writers only, and each reading is noted', async () => {
+test('the credentials are made once, sealed, returned by their operation to writers only, and each reading is noted', async () => {
   const { body: made } = await create({ password: 'chosen by the caller' })
   const path = `/database/${made.id}/masterCredentials`
   const { status, body } = await call('GET', path)
@@ -121,7 +121,7 @@ test('the credentials are made once, sealed, told by their operation to writers 
   assert.ok(!all!.text.includes(body.password), 'no audit row holds the password')
 })
 
-test('an environment tells the types and versions it can have, and each of them can be created', async () => {
+test('an environment lists the types and versions it can have, and each of them can be created', async () => {
   const { environmentId } = await newPlace(api)
   const { results } = (await call('GET', `/environment/${environmentId}/databaseConfiguration`)).body
   assert.deepEqual(
@@ -157,7 +157,7 @@ test('a database runs from the public image of its version, with a volume of its
   assert.notEqual(other.spec.volume_id, spec.volume_id)
 })
 
-test('the services beside a database are told its address, login and password; lists show no secret', async () => {
+test('the services beside a database get its address, login and password; lists show no secret', async () => {
   const { body: made } = await create()
   const { id, environment } = made
   const { id: neighbour } = await newApplication(api, environment.id)

@@ -18,7 +18,7 @@ const create = async (body: Record<string, unknown>) => {
 const createCron = (more: Record<string, unknown> = {}) => create(cronBody(registryId, more))
 const createLifecycle = (more: Record<string, unknown> = {}) => create(lifecycleBody(more))
 
-test('a cron job is created from an image and a schedule; the answer tells the defaults and the registry', async () => {
+test('a cron job is created from an image and a schedule; the answer has the defaults and the registry', async () => {
   const { status, body } = await createCron()
   assert.equal(status, 201, JSON.stringify(body))
   assert.deepEqual([body.job_type, body.service_type, body.cpu, body.memory], ['CRON', 'JOB', 500, 512])
@@ -76,7 +76,7 @@ test('every field that is sent is answered, and an edit keeps what it leaves out
   assert.deepEqual(Object.keys(turned.body.source), ['docker'])
 })
 
-test('a wrong field is refused by its name', async () => {
+test('a wrong field is refused by name', async () => {
   const cases: [Record<string, unknown>, string][] = [
     [{ source: {} }, '/source'],
     [{ source: { image, docker: lifecycleBody().source } }, '/source/docker/git_repository'],
@@ -140,7 +140,7 @@ test('an event that a job does not have deploys nothing', async () => {
   assert.deepEqual([asked.status, asked.body.status], [202, 'QUEUED'])
 })
 
-test('the audit log tells a forced event and a redeploy from a deploy', async () => {
+test('the audit log distinguishes a forced event and a redeploy from a deploy', async () => {
   const schedule = { on_start: { arguments: ['up'] }, on_stop: { arguments: ['down'] } }
   const { body: made } = await createCron({ schedule })
   for (const verb of ['deploy', 'redeploy', 'deploy?forceEvent=START', 'redeploy?forceEvent=STOP'])
@@ -154,7 +154,7 @@ test('the audit log tells a forced event and a redeploy from a deploy', async ()
   )
 })
 
-test('a job runs to its end, is told as done or failed, and goes with its deletion', async () => {
+test('a job runs to its end, is shown as done or failed, and is removed by its deletion', async () => {
   const reaches = (id: string, state: string) =>
     until(async () => (await call('GET', `/job/${id}/status`)).body.state === state, { what: state })
   const schedule = { on_start: { arguments: ['migrate'] } }
@@ -211,7 +211,7 @@ test('what a run by the clock puts out is a variable of the services beside, as 
   assert.deepEqual([found.value, found.scope, found.service_id], ['http://x', 'BUILT_IN', id])
 })
 
-test('the engine is told the source of a job, its commands, when they run and what they may use', async () => {
+test('the engine gets the source of a job, its commands, when they run and their resources', async () => {
   const kept = async ({ body }: { body: Json }): Promise<Record<string, unknown>> =>
     (await api.database.query<Json>('select spec from node where id = $1', [body.id]))[0].spec
   const { source, workload, tasks } = job.deployable

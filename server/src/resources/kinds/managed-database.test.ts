@@ -185,7 +185,7 @@ test('what the module does not make is refused, and what it does not read is nam
   assert.ok(!named.includes('/version'))
 })
 
-test('a database is planned, made, told to its neighbours, changed, stopped, started and destroyed by its module', async () => {
+test('a database is planned, made, connected to other services, changed, stopped, started and destroyed by its module', async () => {
   const { environmentId } = await newPlace(api)
   const made = await create({ storage: 20, disk_type: 'gp3' }, environmentId)
   const { id } = made
@@ -415,7 +415,7 @@ test('a clone of an environment has a database of its own, and deleting it destr
   )
 })
 
-test('what a module tells is judged: an address of another machine, and text that is a variable', () => {
+test('the outputs of a module are checked: an address of another machine, and text that is a variable', () => {
   const source = { from: 'module', provider: 'AWS', type: 'POSTGRESQL', fields: {} } as const
   const good = { host: 'db', password: 'x' }
   const judge = (more: Record<string, string>) => judgeTold(source, { ...good, ...more })

@@ -68,7 +68,7 @@ test('the log is narrowed by time, kind, origin, maker and project', async () =>
     assert.equal((await call('GET', `${events}?${wrong}`)).status, 400, wrong)
 })
 
-test('what the log tells of can be listed, to choose a filter from', async () => {
+test('the words in the log can be listed, to choose a filter from', async () => {
   const { body } = await call('GET', `/organization/${organizationId}/targets?targetType=PROJECT`)
   const told = body.targets.map((each: Json) => each.id)
   assert.ok(made.every((id) => told.includes(id)))

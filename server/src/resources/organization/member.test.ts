@@ -70,7 +70,7 @@ const editRole = async (role: Json, projects: Record<string, object>, cluster: s
 
 const namesIn = (answer: { body: Json }): string[] => answer.body.results.map(({ name }: Json) => name)
 
-test('an invitation makes a member of the one whose verified address it names, and of nobody else', async () => {
+test('an invitation makes a member only of the account whose verified address it names', async () => {
   const invitation = await invite('alice', { role: 'DEVELOPER' })
   assert.deepEqual(
     [invitation.role, invitation.role_name, invitation.invitation_status, invitation.organization_name],
@@ -116,7 +116,7 @@ test('an invitation that has run out is shown as such, refused, and makes room f
   assert.equal((await call('DELETE', `${base}/inviteMember/${again.id}`)).status, 204)
 })
 
-test('nobody gives, or takes from, somebody more rights than their own', async () => {
+test('no member gives, or takes from, another one more rights than their own', async () => {
   const owner = await join('carol', { role: 'OWNER' })
   const admin = await join('alice', { role: 'ADMIN' })
   const devops = await join('bob', { role_id: builtInRoles.devops })
@@ -161,7 +161,7 @@ test('a member that is removed, and every token that it made, is refused within 
   assert.equal((await leave(id)).status, 404)
 })
 
-test('a role that is given or changed holds from the next request on, for members and for tokens', async () => {
+test('a role that is given or changed applies to the next request, for members and for tokens', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const { call: dave, id } = await join('dave', { role: 'VIEWER' })
   assert.equal((await dave('PUT', `/project/${projectId}`, { description: 'x' })).status, 403)
@@ -193,7 +193,7 @@ test('a role that is given or changed holds from the next request on, for member
   await leave(id)
 })
 
-test('what was made with a token that somebody loses is lost with it, though the new role would allow it', async () => {
+test('objects made with a token that a member loses are lost with it, though the new role would allow them', async () => {
   const { call: erin, id } = await join('erin', { role: 'ADMIN' })
   const lost = (await erin('POST', `${base}/apiToken`, { name: 'as an admin' })).body.token
   const below = (await api.as(lost)('POST', `${base}/apiToken`, { name: 'below it', scopes: ['Read'] })).body.token
@@ -210,7 +210,7 @@ test('what was made with a token that somebody loses is lost with it, though the
   await leave(id)
 })
 
-test('what a custom role has no access to is in no list, and is not there when asked for', async () => {
+test('rows that a custom role has no access to are in no list, and are a 404', async () => {
   const [seen, hidden] = [await newPlace(api), await newPlace(api)]
   const production = await call('POST', `/project/${seen.projectId}/environment`, { name: 'prod', mode: 'PRODUCTION' })
   for (const { id, name } of [
@@ -271,7 +271,7 @@ test('what a custom role has no access to is in no list, and is not there when a
   await leave(id)
 })
 
-test('previews are made for nobody whose role may not make them', async () => {
+test('previews are not made for a role that may not make them', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const { id: ruleId } = (await call('GET', `/environment/${environmentId}/deploymentRule`)).body
   const all = (preview: string) => [
@@ -295,7 +295,7 @@ test('previews are made for nobody whose role may not make them', async () => {
   await leave(id)
 })
 
-test('a place that a role does not see is not there either for a token whose scopes allow less than the role', async () => {
+test('a place that a role does not see is a 404 also for a token whose scopes allow less than the role', async () => {
   const [seen, hidden] = [await newPlace(api), await newPlace(api)]
   const role = await newRole('reader', {
     [seen.projectId]: { is_admin: false, permissions: grant('DEVELOPMENT', 'MANAGER') },
@@ -359,7 +359,7 @@ test('a token with a role and scopes has no more than either', async () => {
   assert.equal((await api.as(token)('POST', `${base}/project`, { name: 'no' })).status, 403)
 })
 
-test('somebody in several organizations finds what is in each, and has there the role of there', async () => {
+test('a member of several organizations finds the rows of each, and has in each the role of that one', async () => {
   const { call: erin, id } = await join('erin', { role: 'VIEWER' })
   const own = (await erin('POST', '/organization', { name: 'Of Erin', plan: 'FREE' })).body
   assert.deepEqual(

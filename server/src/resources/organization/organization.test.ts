@@ -165,7 +165,7 @@ test('a cloud cluster without credentials is refused with one sentence that says
   }
 })
 
-test('a cluster in use cannot be deleted, and tells its environments, services and routes', async () => {
+test('a cluster in use cannot be deleted, and lists its environments, services and routes', async () => {
   const { environmentId } = await newPlace(api)
   const { id, name } = await newApplication(api, environmentId)
   const refused = await call('DELETE', `${base}/cluster/${api.clusterId}`)
@@ -228,7 +228,7 @@ test("another organization's git token cannot be used", async () => {
   )
 })
 
-test('an API token is shown once, lasts 90 days unless told otherwise, and works', async () => {
+test('an API token is shown once, lasts 90 days by default, and works', async () => {
   const made = await call('POST', `${base}/apiToken`, { name: 'ci', scopes: ['Deploy', 'Read'] })
   assert.equal(made.status, 201)
   assert.match(made.body.token, /^slip_[0-9A-Za-z]{49}$/)

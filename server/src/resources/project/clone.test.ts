@@ -59,7 +59,7 @@ const own = async (id: string): Promise<Record<string, string>> => {
   return Object.fromEntries(Object.entries(env).filter(([key]) => origins[key]!.scope !== 'BUILT_IN'))
 }
 
-test('a cloned environment sees what its source sees, with its own neighbours in place of the source’s', async () => {
+test('a cloned environment sees what its source sees, with its own services in place of the source’s', async () => {
   const { environmentId, projectId, shop, web } = await scene()
   const clone = await post(`/environment/${environmentId}/clone`, { name: 'copy', mode: 'PREVIEW' }, 202)
   assert.deepEqual([clone.mode, clone.project.id, clone.cluster_id], ['PREVIEW', projectId, api.clusterId])
@@ -233,7 +233,7 @@ test('what is being deleted is not cloned, and a clone that fails leaves nothing
     assert.equal((await call('POST', `${path}/clone`, wish)).body.code, 'deletion_in_progress')
 })
 
-test('the audit tells of each clone what it was made from', async () => {
+test('the audit log names the source of each clone', async () => {
   const { environmentId, web } = await scene()
   const clone = await post(`/environment/${environmentId}/clone`, { name: 'copy' }, 202)
   const copy = await post(`/application/${web.id}/clone`, { name: 'again', environment_id: clone.id }, 202)

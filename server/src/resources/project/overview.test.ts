@@ -15,7 +15,7 @@ const list = async (path: string): Promise<Json[]> => {
 }
 const organization = `/organization/${api.organizationId}`
 
-test('an organization tells all its environments, services and counts, and those of nobody else', async () => {
+test('an organization lists all its environments, services and counts, and those of no other', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const web = await newApplication(api, environmentId, { description: 'the shop' })
   const store = (await call('POST', `/environment/${environmentId}/database`, databaseBody('store'))).body
@@ -53,7 +53,7 @@ test('an organization tells all its environments, services and counts, and those
     assert.deepEqual((await api.as(stranger.token)('GET', `/organization/${stranger.id}/${path}`)).body.results, [])
 })
 
-test('services are told by project, environment and cluster', async () => {
+test('services are listed by project, environment and cluster', async () => {
   const [one, other] = [await newPlace(api), await newPlace(api)]
   const { id } = await newApplication(api, one.environmentId)
   await newApplication(api, other.environmentId)
@@ -65,7 +65,7 @@ test('services are told by project, environment and cluster', async () => {
   assert.equal((await call('GET', `${organization}/services?projectId=x`)).status, 400)
 })
 
-test('the overview of a project tells of each environment where it runs, what is in it and how it is', async () => {
+test('the overview of a project shows for each environment where it runs, its services and its state', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
   await call('POST', `/application/${id}/deploy`)

@@ -152,7 +152,7 @@ test('what a git host sends is counted before it is parsed, and no list of it is
 
 test('branches of a private repository are read from it with the token', async () => {
   const path = `${base}/account/bitbucket/repository/branch?gitTokenId=`
-  // The API names the repository's location: that is no reason to send the token there.
+  // The API names the repository's location: the token is not sent there for that reason.
   const narrow = await call('GET', `${path}${await newToken('BITBUCKET')}&name=o/shop`)
   assert.deepEqual([narrow.status, narrow.body.code], [400, 'git_token_elsewhere'])
   const id = await newToken('BITBUCKET', { repository_origins: [new URL(shop).origin] })
@@ -362,7 +362,7 @@ test('only who administers the organization may have a git token sent to another
   assert.equal((await call('POST', asks[0]![0], asks[0]![1])).status, 200)
 })
 
-test('a git token is sent to no other port or scheme of the host of its API, whoever names it', async () => {
+test('a git token is sent to no other port or scheme of the host of its API, whichever user names it', async () => {
   const writer = api.as(await api.newToken(['Write']))
   const { environmentId } = await newPlace(api)
   // The API and the repository have the same host name: 127.0.0.1.

@@ -29,7 +29,7 @@ const newRegistry = async (name: string, config: object): Promise<string> =>
 const id = await newRegistry('images', { username: 'bot', password: 'pass' })
 const closed = await newRegistry('closed', {})
 
-test('images are listed with their tags: one by its name, or those whose names hold a text', async () => {
+test('images are listed with their tags: one by name, or those whose names contain a text', async () => {
   const list = async (query: string) => (await call('GET', `${base}/${id}/images?${query}`)).body.results
   const shop = { image_name: 'shop/api', versions: ['1', 'latest'] }
   assert.deepEqual(await list('imageName=shop/api'), [shop])

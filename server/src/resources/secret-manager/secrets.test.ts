@@ -93,7 +93,7 @@ test('two accesses may exchange their names in one edit', async () => {
   )
 })
 
-test('an access that is not whole, not of this cluster, there twice, or whose secret a writer sends is refused', async () => {
+test('an access that is incomplete, not of this cluster, a duplicate, or whose secret a writer sends is refused', async () => {
   const cluster = await create({ secret_manager_accesses: [access] })
   const other = await create()
   const at = '/secret_manager_accesses/0'

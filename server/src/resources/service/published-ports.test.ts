@@ -213,7 +213,7 @@ test('a port that the router cannot open fails the deployment with a sentence, a
   assert.equal((await streams(one.id)).length, 1)
 })
 
-test('services are told where the published ports of their neighbours are', async () => {
+test('services get the published ports of the others of their environment', async () => {
   const one = await application([port(7000, 'TCP'), port(53, 'UDP')])
   const { env } = await loadEffectiveVariables(api.database, api.parts.sealer, one.id)
   const [tcp, udp] = outside(one)
@@ -234,7 +234,7 @@ test('services are told where the published ports of their neighbours are', asyn
   assert.deepEqual(all, links)
 })
 
-test('a public database is found at this machine, its neighbours inside of it too; the change counts with a deployment', async () => {
+test('a public database is found at this machine, also by the other services on it; the change counts with a deployment', async () => {
   const { environmentId } = await newPlace(api)
   const made = await send('POST', `/environment/${environmentId}/database`, databaseBody('data'), 201)
   const path = `/database/${made.id}`
@@ -338,7 +338,7 @@ test('a port is claimed by the first deployment that needs it: a chosen one is r
   assert.deepEqual(outside(await send('PUT', `/application/${drawn.id}`, { ports }, 200)), [now])
 })
 
-test('an organization holds no more ports than its limit, which it can read; what it only names counts for nothing', async () => {
+test('an organization has at most as many ports as its limit, which it can read; ports that are only named do not count', async () => {
   const limited = await startApi({ settings: { portRange, limits: { ...usualLimits, ports: 2 } } })
   const { environmentId } = await newPlace(limited)
   const create = async (ports: object[]): Promise<Json> => newApplication(limited, environmentId, { ports })

@@ -52,7 +52,7 @@ test('no text takes long to read, however it is written', () => {
   assert.ok(performance.now() - start < 30_000)
 })
 
-test('a module tells the variables that it declares, and no default of a sensitive one', () => {
+test('a module lists the variables that it declares, and no default of a sensitive one', () => {
   const text = `
 terraform { required_version = ">= 1" }
 variable "name" {

@@ -44,7 +44,7 @@ const state = JSON.stringify({
   ].filter((each) => each !== null),
 })
 
-test('a state tells its resources by address, and none of its secrets', async () => {
+test('a state lists its resources by address, and none of its secrets', async () => {
   const id = newId()
   const found = await resourcesIn(state, id, '2026-01-01T00:00:00.000Z', 'x')
   assert.deepEqual(
@@ -61,7 +61,7 @@ test('a state tells its resources by address, and none of its secrets', async ()
   assert.doesNotMatch(JSON.stringify(found), /canary/)
 })
 
-test('what is not a state tells nothing', async () => {
+test('a text that is not a state lists nothing', async () => {
   for (const text of ['', 'null', '[]', '{"resources":"x"}', '{"resources":[{"type":"a","name":"b"}]}'])
     assert.deepEqual(await resourcesIn(text, newId(), '', 'x'), [], text)
 })

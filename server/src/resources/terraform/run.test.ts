@@ -36,7 +36,7 @@ test('each action is one word for the program in the image; what a user wrote is
   assert.deepEqual([elsewhere.state, elsewhere.on.UNLOCK], ['ELSEWHERE', undefined])
 })
 
-test('variables stand in a file, secrets among them, and in no argument; lists and objects stand as such', () => {
+test('variables are in a file, secrets among them, and in no argument; lists and objects are kept as such', () => {
   const tf_vars = [
     { key: 'list', value: '["a"]', secret: false },
     { key: 'odd', value: '[not a list', secret: false },

@@ -158,7 +158,7 @@ test('a delete of the resources only leaves the configuration', async () => {
   await sent('GET', `/terraform/${id}`, undefined, 404)
 })
 
-test('an uninstall that is told to skip the destroy says so, and runs nothing', async () => {
+test('an uninstall that should skip the destroy says so, and runs nothing', async () => {
   const { id, environment } = await create()
   await sent('POST', `/terraform/${id}/deploy`, {}, 202)
   await settledStatus(environment.id, id)

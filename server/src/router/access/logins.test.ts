@@ -69,7 +69,7 @@ test('a login waits for one comparison of another organization, at however many 
   assert.equal(asked.at(-1), 'twice')
 })
 
-test('a login that has waited for a second is told to come again', async () => {
+test('a login that has waited for a second is refused and may be retried', async () => {
   const { asked, next, clock, comparisons } = byHand()
   const long = comparisons.compare(placeB, hash, 'long')
   const own = comparisons.compare(placeA, hash, 'secret')

@@ -155,7 +155,7 @@ test('a port of another program, and a path too long, are refused in one sentenc
   await assert.rejects(startProcess(t, { dataDir: `${dataDir}/${'x'.repeat(100)}` }), /bytes too long/)
 })
 
-test('what a dead router left does not stand in the way; a broken table is set aside', async (t) => {
+test('leftovers of a dead router do not block a start; a broken table is set aside', async (t) => {
   const dataDir = await makeDataDir(t)
   const paths = pathsOf(dataDir)
   await mkdir(paths.folder, { recursive: true })

@@ -152,7 +152,7 @@ test('what waits never takes more memory than its limit, however small those are
   assert.deepEqual([held, crowded], [100, ['b crowded']])
 })
 
-test('whoever leaves frees the place, and whoever waits too long is told to come again', async (t) => {
+test('a client that leaves frees the place, and one that waits too long may retry', async (t) => {
   const inside = await openInside(t, [nap(), nap({ host: 'b.localhost', serviceId: 'b', protocol: 'GRPC' })])
   const { port, traffic } = inside
   const { take } = traffic.holds
@@ -244,7 +244,7 @@ test('requests that wait for what is stopped, deleted or cannot start are answer
   }
 })
 
-test('a router process tells who listens, also later, what is wanted; after a kill it holds the next request', async (t) => {
+test('a router process notifies listeners, also later ones, of wanted services; after a kill it parks the next request', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('awake'))
   const { router, port } = await startProcess(t, { port: 0 })
   await router.setService('a', [nap()])

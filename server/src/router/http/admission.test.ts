@@ -70,7 +70,7 @@ test(
   cases(async (live) => ({ ...live, targets: [{ host: '127.0.0.1', port: await freePort() }] })),
 )
 
-test('a request that its service wants repeated is asked again, and its time goes on', async (t) => {
+test('a request that its service wants repeated is asked again, and its time continues', async (t) => {
   let asked = 0
   const { target } = await serve(t, async (_, res) => {
     if (++asked > 1) return

@@ -48,7 +48,7 @@ test('a stream goes both ways at once', async (t) => {
   assert.equal((await readStream(stream)).trailers['grpc-status'], '0')
 })
 
-test('clients that do not read hold their targets back and nobody else, and get all when they read', async (t) => {
+test('clients that do not read delay only their own targets, and get all when they read', async (t) => {
   const [total, most] = [4 << 20, 1 << 20]
   const chunk = Buffer.alloc(65_536, 7)
   let sent = 0
@@ -89,7 +89,7 @@ test('clients that do not read hold their targets back and nobody else, and get 
   }
 })
 
-test('a cancelled call is cancelled at the target, a reset by the target reaches the client', async (t) => {
+test('a canceled call is canceled at the target, a reset by the target reaches the client', async (t) => {
   const program = await serveGrpc(t, (stream, headers) => {
     if (headers[':path'] === '/reset') stream.close(constants.NGHTTP2_INTERNAL_ERROR)
   })
@@ -119,7 +119,7 @@ test('a client that goes away without a word leaves nothing under way', async (t
   assert.equal(program.streams[0]!.stream.closed, true)
 })
 
-test('cancelled calls of many clients add up to no break of the connection they share', async (t) => {
+test('canceled calls of many clients do not add up to a break of the connection they share', async (t) => {
   const program = await serveGrpc(t, echo('v1'))
   const { port, traffic } = await openInside(t, [route([program.target], grpc)])
   const stays = openStream(openClient(t, port), '/bidi')
@@ -138,7 +138,7 @@ test('cancelled calls of many clients add up to no break of the connection they 
   assert.equal(traffic.counts.failures, 0)
 })
 
-test('a target that answers before it has read all ends the call, and nobody waits for the rest', async (t) => {
+test('a target that answers before it has read all ends the call, and the rest is not waited for', async (t) => {
   const program = await serveGrpc(t, (stream) => {
     stream.respond({ ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '8' }, { endStream: true })
   })
@@ -300,7 +300,7 @@ test('a router that stops lets streams end, and sends its clients elsewhere firs
 const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
 const settings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
-test('clients that are slow, or say nothing, are closed and hold nobody up', async (t) => {
+test('clients that are slow, or send nothing, are closed and delay no others', async (t) => {
   const program = await serveGrpc(t, echo('v1'))
   const limits = { headersTimeoutMs: 300, idleMs: 300 }
   const { port } = await openInside(t, [route([program.target], grpc)], { limits })

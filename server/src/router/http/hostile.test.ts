@@ -88,7 +88,7 @@ const badFrames: Record<string, Buffer[]> = {
   'settings of the wrong length': [frame(4, 0, 0, Buffer.alloc(5))],
 }
 
-test('bad frames end the connection that they came on, and are no error of ours', async (t) => {
+test('bad frames end their connection, and do not count as errors of ours', async (t) => {
   const far = await serveGrpc(t, echo('v1'))
   const { router, port } = await startProcess(t)
   await router.setService('a', [route([far.target], grpc)])

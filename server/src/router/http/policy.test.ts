@@ -97,7 +97,7 @@ test('a body that is too large is refused before and while it is sent; 0 takes e
   assert.match(await answerOf(usual.port), /^HTTP\/1.1 413 /)
 })
 
-test('a target that is silent for too long gets a 504 or is cut off, but one that goes on sending may take for ever', {
+test('a target that is silent for too long gets a 504 or is cut off, but one that keeps sending may take forever', {
   timeout,
 }, async (t) => {
   const { target } = await serve(t, (req, res) => {
@@ -350,7 +350,7 @@ test('headers of a response may be as large as the settings say', async (t) => {
   assert.equal(answered, 200)
 })
 
-/** A program whose queue is full, so that the kernel answers nobody else. */
+/** A program whose queue is full, so that the kernel answers no further client. */
 const serveNobody = async (t: Parameters<typeof serve>[0]): Promise<number> => {
   const program = `const server = require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
     require('node:fs').writeSync(1, server.address().port + '\\n')

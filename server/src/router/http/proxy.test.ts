@@ -132,7 +132,7 @@ test('a target that refuses costs nothing when another serves, and a 502 page th
   assert.ok(!failed.body.includes(String(dead.port)) && !failed.body.includes('ECONN'))
 })
 
-test('an attempt that found nobody reads the table again', async (t) => {
+test('an attempt that found no target reads the table again', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('new'))
   const dead = { host: '127.0.0.1', port: await freePort() }
   const { port, table, traffic } = await openInside(t, [route([dead])])
@@ -246,7 +246,7 @@ test('requests that two servers could read differently are refused and never rea
   assert.match(await sendRaw(port, absolute), /^HTTP\/1.1 200 /)
 })
 
-test('slow and oversized headers end with 408 and 431 and hold nobody up', async (t) => {
+test('slow and oversized headers end with 408 and 431 and delay no others', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { port } = await openInside(t, [route([target])], { limits: { headersTimeoutMs: 300 } })
   const slow = Array.from({ length: 50 }, () => sendRaw(port, 'GET / HTTP/1.1\r\nHost: a.local'))

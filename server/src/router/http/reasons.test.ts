@@ -53,7 +53,7 @@ test('bytes of a path that are not ASCII are passed on as they came, and lead wh
   assert.ok((await readUntil(client, /a \S+$/)).endsWith(`a ${raw}`))
 })
 
-test('a request that is refused is told why', async (t) => {
+test('a refused request gets the reason', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end())
   const { port } = await openInside(t, [route([target]), route([target], { path: '/x' })])
   const refused: [string, RegExp][] = [
@@ -82,7 +82,7 @@ test('a request that is refused is told why', async (t) => {
   assert.deepEqual(bodyOf(large).message, 'The headers of the request are larger than 32 kB.')
 })
 
-test('an answer that is not HTTP is told to its client with the reason, also in a handshake', async (t) => {
+test('the client of an answer that is not HTTP gets the reason, also in a handshake', async (t) => {
   const ok = 'HTTP/1.1 200 OK\r\n'
   const answers: [string, RegExp][] = [
     [`${ok}Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi`, /not valid HTTP: it has more than one Content-Length\./],

@@ -81,7 +81,7 @@ const succeed = async <Result>(work: () => Promise<Result>): Promise<Result> => 
   return result!
 }
 
-test('1 MB goes both ways over half-closed connections while 20 switches go on, and none breaks', async (t) => {
+test('1 MB goes both ways over half-closed connections during 20 switches, and none breaks', async (t) => {
   const { router } = await startProcess(t)
   const port = await freePort()
   let current = await serveTcp(t, echo('v0'))

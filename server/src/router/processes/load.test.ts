@@ -42,7 +42,7 @@ test('a busy process with more clients than others gives some up, and no other o
   assert.deepEqual(judgeSheds([{ busy: 0.4, clients: 32 }, all[1]!]), [0, 0])
 })
 
-test('what others are told of a change makes their table the same, in its order', () => {
+test('the change that others get makes their table the same, in its order', () => {
   const of = (serviceId: string): AnyRoute => route([], { serviceId, host: `${serviceId}.localhost` })
   const before = ['a', 'b', 'c', 'd'].map(of)
   const edits: [string, AnyRoute[]][] = [

@@ -23,7 +23,7 @@ const open = async (t: TestContext, targets: Target[]) => {
   return { member, port }
 }
 
-test('one that leaves answers those who are there, tells them to connect again, and ends when they have', async (t) => {
+test('one that leaves answers its present clients, asks them to connect again, and ends when they have', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { member, port } = await open(t, [target])
   const client = connect(port, '127.0.0.1')
@@ -46,7 +46,7 @@ test('one that does not answer is ended: what it goes by may no longer be so', a
   assert.equal(member.hasEnded, true)
 })
 
-test('as many clients as it is told to give up have their connection ended with a response', async (t) => {
+test('as many connections as it is asked to give up are ended with a response', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { member, port } = await open(t, [target])
   await member.ask({ kind: 'shed', connections: 2 })

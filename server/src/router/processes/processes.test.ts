@@ -182,7 +182,7 @@ test('when the first one is killed the others end, and the next router has the p
   assert.equal((await ask(port)).body, 'ok')
 })
 
-test('requests that wait in every process wake their service, and go on when it runs', async (t) => {
+test('requests that wait in every process wake their service, and continue when it runs', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { router, port, pids } = await open(t)
   await router.setService('a', [route([], { state: 'asleep' })])
@@ -208,7 +208,7 @@ test('a service that one process is asked for is not idle', async (t) => {
   }
 })
 
-test('certificates and challenges are known to each process, and sessions go on in any', async (t) => {
+test('certificates and challenges are known to each process, and sessions continue in any', async (t) => {
   const ca = await createTestCa()
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { router, port, pids } = await open(t, { tlsPort: 0 })

@@ -466,7 +466,7 @@ test('keys are looked at before anything is computed with them', async () => {
   assert.match(String(await judge(pem(rsa as never))), /another certificate/)
 })
 
-test('a client that begins no handshake, or floods them, keeps nobody else out', async (t) => {
+test('a client that begins no handshake, or floods them, keeps no other client out', async (t) => {
   const { target } = await serve(t, (_req, res) => res.end('ok'))
   const { router, tlsPort } = await open(t)
   await router.setService('a', [route([target])])

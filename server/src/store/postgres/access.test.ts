@@ -103,7 +103,7 @@ test('only the password in the data directory opens the database, and only we ca
   assert.ok(!readFileSync(join(folder, 'postgres.log'), 'utf8').includes(password))
 })
 
-test('whoever runs as nobody, or as the database itself, gets nowhere', { skip }, async (t) => {
+test('a process of the former user, or of the database itself, gets no access', { skip }, async (t) => {
   const dataDir = folderFor(t)
   const { connectionString } = await startPostgres({ dataDir, log })
   const { uid } = statSync(join(realpathSync(join(dataDir, 'postgres')), 'data'))
@@ -155,7 +155,7 @@ const makeFormer = async (dataDir: string): Promise<{ url: string; data: string 
 const ownersIn = (folder: string): Set<number> =>
   new Set(readdirSync(folder, { recursive: true }).map((name) => lstatSync(join(folder, String(name))).uid))
 
-test('a server that trusted everybody as nobody is moved over with its data, however often that is interrupted', {
+test('a server of the former user that trusted all connections is moved over with its data, however often that is interrupted', {
   skip,
 }, async (t) => {
   const dataDir = folderFor(t)

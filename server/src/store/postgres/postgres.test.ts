@@ -93,7 +93,7 @@ const killStarter = async (child: ReturnType<typeof spawn>): Promise<void> => {
   await once(child, 'exit')
 }
 
-test('a start gives a UTF-8 database that keeps what it is told, and the next start adopts it', async (t) => {
+test('a start gives a UTF-8 database that keeps its data, and the next start adopts it', async (t) => {
   const dataDir = folderFor(t)
   const first = await startPostgres({ dataDir, log })
   assert.equal(first.adopted, false)
@@ -110,7 +110,7 @@ test('a start gives a UTF-8 database that keeps what it is told, and the next st
   assert.equal(serverPid(dataDir), pid)
 })
 
-test('stop ends the server whoever started it, and a later start serves the same data', async (t) => {
+test('stop ends a server that another process started, and a later start serves the same data', async (t) => {
   const dataDir = folderFor(t)
   const first = await startPostgres({ dataDir, log })
   await query(first.connectionString, 'create table kept as select 7 as n')
@@ -261,7 +261,7 @@ test('data of a version that no server here can read are refused by a sentence a
   assert.equal(existsSync(join(dataOf(dataDir), 'base')), true)
 })
 
-test('a socket folder that somebody else made is refused', { skip: !isRoot }, async (t) => {
+test('a socket folder that another user made is refused', { skip: !isRoot }, async (t) => {
   const dataDir = folderFor(t, 'long-'.repeat(20), 'longer-'.repeat(20))
   const { connectionString, stop } = await startPostgres({ dataDir, log })
   await stop()

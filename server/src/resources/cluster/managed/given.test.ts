@@ -233,7 +233,7 @@ const logins: Json = {
   },
 }
 
-test('the credentials of each provider become the variables that its tool reads, and those of nobody else', async () => {
+test('the credentials of each provider become the variables that its tool reads, and of no other provider', async () => {
   const parts = { database, sealer: api.parts.sealer }
   const stranger = await api.newOrganization()
   for (const [vendor, { path: word, body, env, hidden }] of Object.entries(logins) as [string, Json][]) {
@@ -299,7 +299,7 @@ test('clusters that are being made count for the limit of connected ones', async
   modules.AWS = module
 })
 
-test('what a provider says of a login that it does not accept is told from every other failure', () => {
+test('a provider’s message about a refused login is distinguished from every other failure', () => {
   const refused: [string, string][] = [
     ['AWS', 'api error InvalidClientTokenId: The security token included in the request is invalid.'],
     ['AWS', 'api error SignatureDoesNotMatch: The request signature we calculated does not match'],
