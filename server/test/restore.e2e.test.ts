@@ -139,7 +139,7 @@ test('a second control plane on a copy of the data directory holds, and the firs
     assert.equal((await readOrphans(slipway, clusterId)).conflict, null)
     await second.kill('SIGTERM')
     // The copy is thrown away as a whole: what runs is not its own.
-    assert.match(await runOn(second, 'reset', '--yes'), /What runs there is left as it is/)
+    assert.match(await runOn(second, 'reset', '--yes'), /The services there are left as they are/)
     for (const { id } of [before, since]) await holdsItsWord(id)
   } finally {
     await slipway.remove()

@@ -174,6 +174,6 @@ test('without an engine of this machine another one of the organization builds, 
   await builder.build(request, () => {}, signal)
   assert.deepEqual([built, await buildRefusal(database, cluster)], [[engine], null])
   await database.query('delete from node where id = $1', [engine])
-  assert.match((await buildRefusal(database, cluster)) ?? '', /^No Docker engine is there to build/)
-  assert.match(await code(builder.build(request, () => {}, signal)), /^builder_missing: No Docker engine/)
+  assert.match((await buildRefusal(database, cluster)) ?? '', /^There is no Docker engine that builds/)
+  assert.match(await code(builder.build(request, () => {}, signal)), /^builder_missing: There is no Docker engine/)
 })

@@ -42,7 +42,7 @@ const noRegistry =
   'The cluster of this environment has no container registry, so what is built cannot reach its machines: create a container registry in the organization, and name it as container_registry_id of the cluster.'
 
 const noEngine =
-  'No Docker engine is there to build for the cluster of this environment: register one as a cluster of the organization, or deploy images.'
+  'There is no Docker engine that builds for the cluster of this environment: register one as a cluster of the organization, or deploy images.'
 
 /** Why nothing can be built for services of the cluster with this key; null when it can. */
 export const buildRefusal = async (db: Queryable, key: string): Promise<string | null> => {
@@ -110,7 +110,7 @@ const chooseEngine = async (
   }
   throw new DeploymentError(
     'builder_missing',
-    `The machines of the cluster are ${wanted}, and no Docker engine of this architecture is there to build for them: register one as a cluster of the organization.`,
+    `The machines of the cluster are ${wanted}, and there is no Docker engine of this architecture to build for them: register one as a cluster of the organization.`,
   )
 }
 

@@ -43,7 +43,7 @@ const ofService = operation({
   ...reading,
   path: '/service/{serviceId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the deployment requests of a service that wait, oldest first; what runs is in the history',
+  summary: 'List the queued deployment requests of a service, oldest first; running ones are in the history',
   area: 'projects',
   owner: nodeInPath('service', 'serviceId'),
   answer: Results(
@@ -93,7 +93,7 @@ const ofEnvironment = operation({
   ...reading,
   path: '/environment/{environmentId}/deploymentQueue',
   tag: 'Deployment Queue Main Calls',
-  summary: 'List the deployment requests of an environment that wait, oldest first; what runs is in the history',
+  summary: 'List the queued deployment requests of an environment, oldest first; running ones are in the history',
   area: 'projects',
   owner: nodeInPath('environment', 'environmentId'),
   answer: Results(

@@ -24,7 +24,8 @@ const Changes = Type.Object(
     ),
     objects: Maybe(
       Type.Array(Type.Object({ name: Text(512), change: OneOf(['added', 'removed', 'changed']) }), {
-        description: 'What a chart would change on its cluster, by kind and name; what is in them is never shown.',
+        description:
+          'The objects that a chart would change on its cluster, by kind and name; their content is never shown.',
       }),
     ),
   },

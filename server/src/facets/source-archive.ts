@@ -13,7 +13,7 @@ import { conflict } from '../lib/errors.ts'
 import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 
 const Query = Type.Object({
-  message: Maybe(Text(1000, { description: 'Of the commit; default `Deploy from an archive`.' })),
+  message: Maybe(Text(1000, { description: 'The message of the commit; default `Deploy from an archive`.' })),
 })
 
 const Answer = Type.Object(

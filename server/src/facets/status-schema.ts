@@ -45,7 +45,7 @@ const ErrorTold = Type.Object(
   {
     title: 'StatusError',
     description:
-      'Why the last deployment failed, what it waits for, or what is wrong with what runs, in one sentence. Absent while nothing is wrong.',
+      'Why the last deployment failed, what it waits for, or the present problem of the service, in one sentence. Absent while there is none.',
   },
 )
 
@@ -74,7 +74,7 @@ const Scaling = Type.Object(
   {
     title: 'StatusScaling',
     description:
-      'How many instances there are to be now, between the deployed minimum and maximum. Asleep: none, until the next request. Absent for services with a fixed number.',
+      'The present target number of instances, between the deployed minimum and maximum. Asleep: none, until the next request. Absent for services with a fixed number.',
   },
 )
 

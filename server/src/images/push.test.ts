@@ -255,7 +255,7 @@ test('an interrupted push resumes from the existing parts, and a canceled one en
   const lines: string[] = []
   const digest = await newPush().push(access, newer.imageId, opening(newer), (line) => lines.push(line), signal)
   assert.deepEqual(await pulled(access, digest), layers)
-  assert.ok(lines.includes('A layer is there already.'))
+  assert.ok(lines.includes('A layer exists already.'))
 
   const control = new AbortController()
   const silent = await start()
@@ -284,7 +284,7 @@ test('what an engine saves in place of the image is not pushed', async () => {
     files: Object.fromEntries(Object.entries(newer.files).filter(([each]) => each !== name)),
   })
   const cases: [Saved, RegExp][] = [
-    [{ ...newer, imageId: sha256('other') }, /another image/],
+    [{ ...newer, imageId: sha256('other') }, /a different image/],
     [without('manifest.json'), /no list of its layers/],
     [without(blobName(small)), /less than it lists/],
     [without(blobName(config)), /no configuration/],

@@ -194,7 +194,7 @@ const createTakeLayer =
     const before = known.get(key)
     if (before !== undefined && (await to.hasBlob(before.digest))) {
       for await (const _ of bytes);
-      onLog('A layer is there already.')
+      onLog('A layer exists already.')
       return before
     }
     const { out, digest, taken } = await storedForm(bytes, signal)

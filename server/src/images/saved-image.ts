@@ -113,7 +113,7 @@ export const readSavedImage = async (archive: Readable, imageId: string, take: T
   const { small, large, links } = contents
   const list = readList(contents)
   const config = small.get(list.config) ?? refuse('no configuration')
-  if (!isOf(contents, imageId, config)) refuse('another image than was asked for')
+  if (!isOf(contents, imageId, config)) refuse('a different image than requested')
   const layers: TakenLayer[] = []
   for (const listed of list.layers) {
     const target = links.get(listed)

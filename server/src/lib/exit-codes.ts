@@ -10,7 +10,7 @@ const meanings: Record<number, string> = {
   134: 'it aborted (SIGABRT)',
   137: 'it was killed (SIGKILL)',
   139: 'it crashed with a memory fault (SIGSEGV)',
-  143: 'it was told to exit (SIGTERM)',
+  143: 'it was asked to exit (SIGTERM)',
 }
 
 export const explainExitCode = (exitCode: number): string =>

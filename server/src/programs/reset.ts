@@ -103,7 +103,7 @@ interface Owner {
 }
 
 const engineKeysMissing = (error: Error): [] => {
-  process.stdout.write(`What was deployed to other machines is left there: ${error.message}\n`)
+  process.stdout.write(`Services on other machines are left there: ${error.message}\n`)
   return []
 }
 
@@ -152,7 +152,7 @@ const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise
   const isOwn = owner.generations.get(key)?.has(`${newest.generation} ${newest.nonce}`) === true
   if (!isOwn)
     process.stdout.write(
-      'What runs there is left as it is: another control plane with a copy of this database has deployed it, or this one is a copy.\n',
+      'The services there are left as they are: another control plane with a copy of this database has deployed them, or this one is a copy.\n',
     )
   return !isOwn
 }
@@ -188,7 +188,7 @@ const removeThere = async (owner: Owner, { clusterId, organizationId, connection
 const removeEverywhere = async (owner: Owner): Promise<void> => {
   for (const engine of owner.engines)
     await removeThere(owner, engine).catch((error: Error) => {
-      process.stdout.write(`What was deployed to ${engine.url} is left there: ${error.message}\n`)
+      process.stdout.write(`Services on ${engine.url} are left there: ${error.message}\n`)
     })
 }
 

@@ -229,7 +229,7 @@ const createHub = (parts: HubParts, over: () => void): Hub => {
     name: 'changes of organizations',
     periodMs,
     backoff: { firstMs: 1000, longestMs: 1000 },
-    failed: 'changes of organizations could not be told; retrying',
+    failed: 'changes of organizations could not be sent; retrying',
     run: passAll,
   })
   const ending = streams.changes.subscribe(null, hearStatus)

@@ -245,7 +245,7 @@ const attacks = async (
 
   const engines: Attack = {
     name: 'F3 answers of 60 MB of an engine',
-    meets: /not a Docker engine, or too large/,
+    meets: /not from a Docker engine, or too large/,
     connections: 2,
     requests: [
       {

@@ -145,7 +145,7 @@ const follow = async (
   } catch (error) {
     if (!signal.aborted) throw error
     const why = late.aborted ? 'it takes longer than 30 minutes' : 'this connection ends'
-    say(`The deployment goes on, although ${why}: its status and log say how it ends.`)
+    say(`The deployment continues, although ${why}: its status and log show the result.`)
     return 'deployment still under way'
   }
 }
@@ -163,7 +163,7 @@ const told = (say: Teller['say'], { isDeployed, reason }: Ending): string | null
 const sayKept = ({ application, commands }: PushRequest, { say }: Teller, { head, accepted }: Outcome): void => {
   if (head !== null && accepted === null) say(`Not deployed: ${head.reason}`)
   if (head === null && commands.some(({ name }) => name.startsWith('refs/heads/')))
-    say(`Only the branch ${application.branch} is deployed; what was pushed is kept.`)
+    say(`Only the branch ${application.branch} is deployed; the pushed commits are kept.`)
 }
 
 const statusOf = ({ name, refusal }: Wanted): string => (refusal === null ? `ok ${name}` : `ng ${name} ${refusal}`)

@@ -50,7 +50,7 @@ const askedAt = (url: string, headers: Readonly<Record<string, string>>): AskedH
 })
 
 /** The received bytes do not have the size or the digest of their object. */
-export const notTheObject = (): Error => refused('what was sent is not the content that the repository names.')
+export const notTheObject = (): Error => refused('the received bytes are not the content that the repository names.')
 
 async function* explained(body: Readable, asked: AskedHost): AsyncGenerator<Buffer> {
   try {

@@ -45,7 +45,7 @@ const body = Type.Object(
     domain: Text(253, {
       minLength: 1,
       description:
-        'Leads to the default public port of the service. Of a helm service: a host that the Ingress and routes of its chart may name, which lead there; no other is installed.',
+        'Routed to the default public port of the service. For a helm service: a host that the Ingress and routes of its chart may name, which route it; others are not installed.',
     }),
     generate_certificate: Maybe(
       Flag({
@@ -101,7 +101,7 @@ const notHere =
   'The service runs on a Kubernetes cluster, whose own ingress has its certificates. Name who issues them: the cluster as `ingress.issuer`, or the operator of this server for all clusters (SLIPWAY_KUBERNETES_CERT_ISSUER).'
 const ofChart = 'A chart has an Ingress of its own, which names its certificate.'
 const orderedThere = (issuer: string): string =>
-  `The issuer ${issuer} of the cluster orders it: the cluster tells how far that is (kubectl get certificates).`
+  `The issuer ${issuer} of the cluster orders it: kubectl get certificates shows its progress.`
 
 /** The issuer of certificates on the service's cluster; null if there is none, and for our router. */
 const issuerOf = async ({ parts, node }: Context, db: Queryable): Promise<string | null> => {
@@ -203,11 +203,14 @@ const refuseLed = async ({ parts, db, node }: Context, domain: string): Promise<
   const { ingress } = await parts.clusters.of(ref.clusterId, db)
   const isLed = ingress.leads === undefined ? false : await ingress.leads(ref, domain).catch(() => null)
   if (isLed === null)
-    throw conflict('cluster_silent', 'The cluster does not say whether the chart still leads the domain: try again.')
+    throw conflict(
+      'cluster_silent',
+      'The cluster does not say whether the chart still publishes the domain: try again.',
+    )
   if (isLed)
     throw conflict(
       'domain_in_use',
-      'The chart of the service still leads this domain: deploy it with values that do not name it, or uninstall it, and try again.',
+      'The chart of the service still publishes this domain: deploy it with values that do not name it, or uninstall it, and try again.',
     )
 }
 
@@ -352,7 +355,7 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       id: `upload${noun}Certificate`,
       path: `${path}/certificate`,
       ...editing,
-      summary: `Bring a certificate for a custom domain of ${self.nounWithArticle}; it takes effect immediately and goes before one that is ordered`,
+      summary: `Upload a certificate for a custom domain of ${self.nounWithArticle}; it takes effect immediately, in place of an ordered one`,
       area: 'projects',
       body: UploadBody,
       answer,

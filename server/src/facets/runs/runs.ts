@@ -26,12 +26,14 @@ const Run = Type.Object(
     id: Uuid(),
     state: OneOf(['RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELED']),
     trigger: OneOf(['SCHEDULE', 'MANUAL']),
-    triggered_by: Nullable(Text(500, { description: 'Who asked for a run by hand.' })),
+    triggered_by: Nullable(Text(500, { description: 'Who requested a manual run.' })),
     due_at: Timestamp(),
     started_at: Timestamp(),
     finished_at: Nullable(Timestamp()),
     duration_sec: Nullable(Whole(0, 10_000_000)),
-    exit_code: Nullable(Whole(-1_000_000, 1_000_000, { description: 'Of the last attempt; null if it did not end.' })),
+    exit_code: Nullable(
+      Whole(-1_000_000, 1_000_000, { description: 'The exit code of the last attempt; null if it did not end.' }),
+    ),
     version: Text(1024, { description: 'Commit or image that was run.' }),
     error: Nullable(
       Type.Object({ code: Text(100), message: Text(1000, { description: 'Why it failed, in one sentence.' }) }),

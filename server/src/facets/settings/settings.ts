@@ -133,7 +133,7 @@ const scaling = {
   [cpuTargetKey]: Whole(1, 1000, {
     default: usualCpuPercent,
     description:
-      'What the instances of a service use of their `cpu` on average when there are as many as there should be, between `min_running_instances` and `max_running_instances`. Takes effect with the next deploy.',
+      "The average use of their `cpu` at which the number of a service's instances is right, between `min_running_instances` and `max_running_instances`. Takes effect with the next deploy.",
   }),
   [memoryTargetKey]: ForKubernetes(
     nothing(Whole(1, 1000)),

@@ -28,7 +28,8 @@ export const editBody = Type.Object(
   { key: Key(), value: Maybe(Nullable(Value())), ...extras },
   { title: 'VariableEditRequest' },
 )
-const newPath = 'A file is written to this path; a variable that was none becomes one. Omitted or null, it stays.'
+const newPath =
+  'The variable is written to a file at this path; one without a file becomes one. If omitted or null, it is kept.'
 
 /** Only the older family of variables can move a file. */
 export const editVariableBody = Type.Object(

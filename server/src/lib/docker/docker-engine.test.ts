@@ -209,7 +209,7 @@ test('what an engine of another machine sends is counted before it is parsed, an
   for (const path of ['/version', '/info', '/volumes'])
     await assert.rejects(engine.call('GET', path), (error: Error & { code?: string }) => {
       assert.equal(error.code, 'engine_unavailable')
-      assert.match(explainEngine(error), /not a Docker engine, or too large/)
+      assert.match(explainEngine(error), /not from a Docker engine, or too large/)
       return true
     })
   assert.ok(sent < 16 << 20, 'it was read to its end')

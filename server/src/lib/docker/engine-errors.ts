@@ -28,7 +28,8 @@ export const isRefusedLogin = (error: unknown): boolean =>
 
 export const explainEngine = (error: unknown): string => {
   for (const each of causesOf(error)) {
-    if (each instanceof ForeignTextError) return 'What answers is not a Docker engine, or too large: check the address.'
+    if (each instanceof ForeignTextError)
+      return 'The answer is not from a Docker engine, or too large: check the address.'
     const found =
       each instanceof SshError ? ssh(each) : (sockets[String(each.code)] ?? explainCause(each, 'the engine'))
     if (found !== null) return found

@@ -113,7 +113,7 @@ const readAnswer = async ({ statusCode, body }: Dispatcher.ResponseData, owner: 
   const answer = await parse(await readBytes(body), owner)
   if (statusCode < 200 || statusCode > 299) throw refusedBy(statusCode, answer)
   if (typeof answer === 'object' && answer !== null) return answer
-  throw new KubernetesError(0, 'What answers at this address is not the API server of a Kubernetes cluster.')
+  throw new KubernetesError(0, 'The server at this address is not the API server of a Kubernetes cluster.')
 }
 
 /** A pause that the answer asks for, in whole seconds; at least one, lest a zero make a tight loop. */

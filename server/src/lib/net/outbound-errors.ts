@@ -34,7 +34,7 @@ const lateWords: Readonly<Record<Phase, string>> = {
   resolve: 'the host name was not resolved in time',
   connect: 'no connection could be made in time',
   tls: 'the TLS handshake did not complete in time',
-  answer: 'the connection was accepted, but no answer came in time',
+  answer: 'the connection was accepted, but there was no answer in time',
   body: 'the answer stopped before it was complete',
 }
 

@@ -176,7 +176,7 @@ test('a failure names the part of the request that failed', async (t) => {
   const never = createOutbound({ allow: ['loopback'], resolve: () => new Promise(() => {}) })
   const outbound = createOutbound({ allow: ['loopback'], resolve: names({ 'hook.test': ['127.0.0.1'] }) })
   const cases: [string, string, RegExp][] = [
-    [`http://hook.test:${silent}/`, 'answer', /the connection was accepted, but no answer came in time/],
+    [`http://hook.test:${silent}/`, 'answer', /the connection was accepted, but there was no answer in time/],
     [`https://hook.test:${silent}/`, 'tls', /the TLS handshake did not complete in time/],
     [`http://hook.test:${half}/`, 'body', /the answer stopped before it was complete/],
     [`http://hook.test:${closing}/`, 'answer', /the connection was closed before an answer came/],

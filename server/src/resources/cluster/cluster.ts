@@ -161,7 +161,7 @@ const removeQuery = Type.Object({
     OneOf(['DEFAULT', 'DELETE_CLUSTER_AND_QOVERY_CONFIG', onlyConfiguration], {
       default: 'DEFAULT',
       description:
-        'A cluster that this server has made at a cloud provider is destroyed there and then deleted, which goes on after the answer; with DELETE_QOVERY_CONFIG it stays there, and is no longer managed. Other clusters have nothing but their configuration.',
+        'A cluster that this server has made at a cloud provider is destroyed there and then deleted, which continues after the answer; with DELETE_QOVERY_CONFIG it is kept there, and is no longer managed. Other clusters have only their configuration.',
     }),
   ),
   ...SkipReconcile.properties,

@@ -69,7 +69,7 @@ const checkDomain = async (tx: Queryable, organizationId: string, sent: string):
     organizationId,
   ])
   if (row!.reserved !== null)
-    throw invalidField('/dns_provider/domain', 'must not be a name of this server, which leads to its own router')
+    throw invalidField('/dns_provider/domain', 'must not be a name of this server, which resolves to its own router')
   return read.value
 }
 

@@ -24,7 +24,7 @@ const most = 1000
 
 const Orphan = Type.Object(
   {
-    id: Uuid({ description: 'Id that the service had, or the environment.' }),
+    id: Uuid({ description: 'Id of the former service, or environment.' }),
     kind: OneOf(['SERVICE', 'ENVIRONMENT', 'VERSION'], {
       description:
         'SERVICE: instances and volumes of a service. ENVIRONMENT: the network or namespace of an environment. VERSION: a service of the database runs a version that the database does not know.',
@@ -39,7 +39,7 @@ const Orphan = Type.Object(
       }),
       most,
     ),
-    created_at: Nullable(Timestamp(), { description: 'Of the oldest part of it, if the cluster says.' }),
+    created_at: Nullable(Timestamp(), { description: 'The time of its oldest object, if the cluster says.' }),
     first_seen_at: Timestamp(),
     ignored_at: Nullable(Timestamp()),
   },
@@ -144,7 +144,7 @@ const adoptSome = async (context: IdsContext): Promise<Adoption> => {
 const Choose = Type.Object({
   action: OneOf(choices, {
     description:
-      'What becomes of the orphans. adopt: they become services again where they carry a record of their configuration, and queued deployments are canceled. ignore: they run on and stay listed. remove: they are deleted with their volumes. In each case the database is in charge of the cluster again.',
+      'What to do with the orphans. adopt: they become services again if they have a record of their configuration, and queued deployments are canceled. ignore: they keep running and stay listed. remove: they are deleted with their volumes. In each case the database is in charge of the cluster again.',
   }),
   confirm: Maybe(Flag({ description: 'Must be true with remove, which deletes data.' })),
 })
@@ -153,7 +153,7 @@ const Choose = Type.Object({
 const alone = <T>({ database }: Pick<Parts, 'database'>, { key }: Cluster, decide: () => Promise<T>): Promise<T> =>
   database.transaction(async (tx) => {
     const [lock] = await tx.query<{ taken: boolean }>(tryTextLockSql, [`conflict of ${key}`])
-    if (!lock!.taken) throw conflict('conflict_in_decision', 'Somebody else is deciding about this conflict.')
+    if (!lock!.taken) throw conflict('conflict_in_decision', 'Another request is deciding about this conflict.')
     const found = (await readConflicts(tx)).find(({ cluster }) => cluster === key)
     if (found === undefined) throw conflict('no_conflict', 'This cluster has no conflict.')
     return decide()
@@ -221,7 +221,7 @@ export const clusterOrphanOperations: Operation[] = [
     ...act,
     id: 'resolveClusterConflict',
     path: `${path}/conflict`,
-    summary: 'Decide what becomes of a cluster whose database is older than what runs there, or one of two',
+    summary: 'Decide about a cluster whose database is older than the services there, or one of two',
     scope: 'Admin',
     body: Choose,
     answer: Adopted,

@@ -271,7 +271,7 @@ const made = service({
           Nullable(
             OneOf(['PLAN', 'FORCE_UNLOCK'], {
               description:
-                'Of a database in the mode MANAGED: PLAN only plans, with the plan in the log of the deployment; FORCE_UNLOCK frees the state of a run that was lost.',
+                'For a database in the mode MANAGED: PLAN only plans, with the plan in the log of the deployment; FORCE_UNLOCK unlocks the state of a run that was lost.',
             }),
           ),
         ),

@@ -115,7 +115,7 @@ export const managedBuiltIns = (type: string, isPublic: boolean) => ({
 })
 
 const refuse = (output: string, why: string): DeploymentError =>
-  new DeploymentError('module_output', `The ${output} that the module tells cannot be used: ${why}.`)
+  new DeploymentError('module_output', `The output ${output} of the module cannot be used: ${why}.`)
 
 const hostName =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*\.?$/

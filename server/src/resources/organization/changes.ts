@@ -9,7 +9,7 @@ export const organizationChanges: Operation = operation({
   path: '/organization/{organizationId}/changes',
   tag: 'Websocket',
   summary:
-    'Follow what changes in an organization: frames `{refetch, changes: [{kind, part, verb, id, project_id, environment_id}]}` of what the caller may see; after `refetch`, what was read before may be old',
+    'Follow the changes of an organization: frames `{refetch, changes: [{kind, part, verb, id, project_id, environment_id}]}` with those that the caller may see; after `refetch`, earlier reads may be outdated',
   area: 'settings',
   owner: organizationInPath,
   produces: 'websocket',

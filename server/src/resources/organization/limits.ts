@@ -36,7 +36,7 @@ const Limit = Type.Object(
   {
     name: OneOf(Object.values(publicNames)),
     limit: Figure('Null if there is no limit.'),
-    used: Figure('Null if not counted. What charts of helm services take in their clusters is never counted.'),
+    used: Figure('Null if not counted. Resources of charts in their clusters are never counted.'),
     setting: Text(255, { description: "The operator's setting; applies to all organizations." }),
   },
   { title: 'OrganizationLimit' },

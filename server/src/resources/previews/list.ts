@@ -14,7 +14,9 @@ const Preview = Type.Object(
     reason: Nullable(Text(500, { description: 'Why it waits, has expired or is refused.' })),
     environment_id: Nullable(Uuid()),
     git_commit_id: Nullable(Text(64, { description: 'The commit that its environment was deployed with last.' })),
-    expires_at: Nullable(Timestamp(), { description: 'When its environment is removed, unless somebody pushes.' }),
+    expires_at: Nullable(Timestamp(), {
+      description: 'When its environment is removed, unless there is another push.',
+    }),
   },
   { title: 'Preview' },
 )

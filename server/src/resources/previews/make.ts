@@ -75,7 +75,7 @@ const contextOf = async (
     async authorizeAlso() {},
     setHeader() {},
     hijack() {
-      throw new Error('nobody waits for an answer')
+      throw new Error('no caller waits for an answer')
     },
   }
 }

@@ -42,7 +42,7 @@ const full = 20
 const later = 60
 const calm = 300
 
-const fork = 'It comes from a fork: its author would get what the services of this environment keep secret.'
+const fork = 'It comes from a fork: its author would get the secrets of this environment.'
 const gone = 'Its environment was deleted.'
 const overdue = 'Nobody has pushed to it for so long that its time was over.'
 

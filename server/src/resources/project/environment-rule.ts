@@ -16,7 +16,7 @@ import { lockNode, timestampSql, writeAudit } from '../../store/tree.ts'
 export const weekdays = ['MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY', 'SUNDAY']
 
 const autoStop =
-  'Whether the environment runs only in these hours: at their end its services are stopped, at their beginning those are started again at their deployed versions. What is started or stopped by hand in between stays so until then.'
+  'Whether the environment runs only in these hours: at their end its services are stopped, at their beginning those are started again at their deployed versions. Services that are started or stopped by hand in between stay so until then.'
 const startTime = 'Only the time of day is used, as it is written and in this time zone.'
 const stopTime = `${startTime} Not later than start_time: on the following day.`
 

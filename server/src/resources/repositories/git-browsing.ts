@@ -214,7 +214,9 @@ const CommitQuery = Type.Object({ startId: Maybe(CommitId()), gitCommitId: Maybe
 const HelmCommitQuery = Type.Object({
   ...CommitQuery.properties,
   of: Maybe(
-    OneOf(['chart', 'values'], { description: 'Of the repository of the chart (the default) or of its values.' }),
+    OneOf(['chart', 'values'], {
+      description: 'Commits of the repository of the chart (the default) or of its values.',
+    }),
   ),
 })
 

@@ -70,7 +70,7 @@ const GitWebhookStatus = Type.Object({
   missing_events: List(Text()),
   last_push: Nullable(LastPush),
   next_look_at: Nullable(Timestamp(), {
-    description: 'When the repository is asked for new commits at the latest.',
+    description: 'When the repository is polled for new commits at the latest.',
   }),
   look_error: Nullable(Text(500, { description: 'Why the repository could not be asked the last time.' })),
 })
@@ -100,7 +100,7 @@ const readOne = (sql: string): Operation =>
     ...reading,
     path: '/service/{serviceId}/gitWebhookStatus',
     summary:
-      'Read whether the git host tells this server of pushes to the repository of a service (ACTIVE: it did in the last seven days), and what became of the last push',
+      'Read whether the git host notifies this server of pushes to the repository of a service (ACTIVE: it did in the last seven days), and the result of the last push',
     answer: GitWebhookStatus,
     run: ({ db, node }) => readStatus(db, sql, node.id),
   })
@@ -113,11 +113,11 @@ interface Place {
 }
 
 const noAddress =
-  'The git host cannot be told where to call: the operator must set SLIPWAY_PUBLIC_URL to the address at which others reach this server.'
+  'No webhook can be set up: the operator must set SLIPWAY_PUBLIC_URL to the address at which git hosts reach this server.'
 const noToken =
   'The git host is asked with the git token of the repository, and this service has none: set git_token_id, or enter a webhook at the host by hand.'
 const noHost =
-  'The repository is not at the git host of its git token (git_api_url), so nobody can be told: enter a webhook at the host by hand.'
+  'The repository is not at the git host of its git token (git_api_url), so no webhook can be set up: add one at the host by hand.'
 
 /** The host refuses, or does not answer: the caller gets the reason. */
 const askHost = async (
@@ -145,7 +145,7 @@ const sync = (sql: string, repository: string): Operation =>
     method: 'POST',
     path: '/service/{serviceId}/gitWebhook/sync',
     summary:
-      "Enter a webhook for pushes and pull requests at the git host of a service's repository, or correct the one that is there, with the repository's git token",
+      "Set up a webhook for pushes and pull requests at the git host of a service's repository, or correct the existing one, with the repository's git token",
     scope: 'Write',
     status: 200,
     answer: GitWebhookStatus,

@@ -63,7 +63,7 @@ const gitWebhook = resource({
   ids: { list: 'listGitWebhooks', read: 'getGitWebhook', remove: 'deleteGitWebhook' },
   spec,
   record: {
-    url: Computed(Text(2048, { description: 'What to enter at the git host; content type `application/json`.' })),
+    url: Computed(Text(2048, { description: 'The URL to enter at the git host; content type `application/json`.' })),
     rotated_at: Computed(Nullable(Timestamp())),
     last_delivery_at: Computed(
       Nullable(Timestamp(), { description: 'The last delivery that was accepted in the last seven days.' }),
@@ -117,11 +117,11 @@ const Shown = Type.Object({
   ...gitWebhook.answer.properties,
   signing_secret: ShownOnce(255, {
     description:
-      'What to enter at the git host as the secret, and at a registry as the header `Authorization`; shown only in this response.',
+      'The secret to enter at the git host, and at a registry as the header `Authorization`; shown only in this response.',
   }),
   secret_url: ShownOnce(2048, {
     description:
-      'What to enter at Docker Hub, which sends no secret: it is in this address; shown only in this response.',
+      'The URL to enter at Docker Hub, which sends no secret: it is in this address; shown only in this response.',
   }),
 })
 
@@ -189,7 +189,7 @@ const rotate = operation({
       const kept = await lockNode(tx, node.id)
       if (kept === null) throw notFound()
       if (kept.sealed.signing_secret !== known)
-        throw conflict('rotated_meanwhile', 'The secret was rotated by somebody else at the same time: try again.')
+        throw conflict('rotated_meanwhile', 'The secret was rotated by another request at the same time: try again.')
       const change = { rotated_at: parts.clock.now().toISOString() }
       const content = { name: kept.name, spec: { ...kept.spec, ...change }, sealed }
       const audit = auditOf(context, 'UPDATE', auditTarget, nowhere, change)

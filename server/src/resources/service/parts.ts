@@ -21,12 +21,12 @@ export const Ports = () =>
       public_path: Maybe(
         Text(1024, {
           description:
-            "Of a public HTTP or GRPC port: only requests for this path and what is below it are accepted. A port with a path is also reached below it at the service's main address and custom domains; of several the longest counts.",
+            "For a public HTTP or GRPC port: only requests for this path and below are accepted. A port with a path is also reached below it at the service's main address and custom domains; of several the longest counts.",
         }),
       ),
       public_path_rewrite: Maybe(
         Text(1024, {
-          description: 'What the program sees in place of `public_path`; if empty, the path is unchanged.',
+          description: 'The path that the program gets in place of `public_path`; if empty, the path is unchanged.',
         }),
       ),
     }),

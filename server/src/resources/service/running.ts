@@ -59,7 +59,7 @@ export const Running = () => ({
     Whole(0, 100, {
       default: 1,
       description:
-        '0: the service sleeps while nobody asks for it, without instances, and the next request wakes it; requests wait for that. It needs a public HTTP or gRPC port and no public TCP or UDP port; otherwise one instance always runs.',
+        '0: the service sleeps while it has no requests, without instances, and the next request wakes it; requests wait for that. It needs a public HTTP or gRPC port and no public TCP or UDP port; otherwise one instance always runs.',
     }),
   ),
   max_running_instances: Maybe(

@@ -73,7 +73,7 @@ const words: Record<PageName, Words> = {
   },
   tried: {
     status: 429,
-    message: (host) => `Too many wrong passwords at ${host} came from your address: try again in a moment.`,
+    message: (host) => `Too many wrong passwords at ${host} from your address: try again in a moment.`,
     retryAfterSeconds: 10,
   },
   tooLarge: {

@@ -96,7 +96,7 @@ const createTurns = (report: (message: string) => void): ((turn: () => void) => 
       try {
         turn()
       } catch (error) {
-        report(`a request that waited could not go on: ${String(error)}`)
+        report(`a parked request could not continue: ${String(error)}`)
       }
     }
     if (turns.length > 0) schedule()

@@ -226,7 +226,7 @@ export class TargetConnection implements Limited, BodySink {
       if (at === tooLarge) return this.fail(new TooLarge('headers'))
       if (at === malformed) return this.fail(new MalformedError(head.fault))
       if (head.status >= 200) return this.beginBody(at)
-      if (head.status === 101) return this.fail(new MalformedError('it switches to a protocol that nobody asked for'))
+      if (head.status === 101) return this.fail(new MalformedError('it switches to a protocol that was not requested'))
       if (++this.hints > mostHints) return this.fail(new MalformedError('it has too many interim responses'))
       user!.onHint(head)
       if (this.user !== user) return -1

@@ -25,7 +25,7 @@ const readUid = async (api: KubernetesApi, options: AskOptions): Promise<string>
   const { metadata } = await api.get<{ metadata?: { uid?: unknown } }>('/api/v1/namespaces/kube-system', options)
   const uid = metadata?.uid
   if (typeof uid === 'string' && /^[\w-]{1,100}$/.test(uid)) return uid
-  throw new KubernetesError(0, 'What answers at this address is not the API server of a Kubernetes cluster.')
+  throw new KubernetesError(0, 'The server at this address is not the API server of a Kubernetes cluster.')
 }
 
 const readVersion = async (api: KubernetesApi, options: AskOptions): Promise<string> => {

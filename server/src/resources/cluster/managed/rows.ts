@@ -209,7 +209,7 @@ export const freeState = async (tx: Queryable, id: string): Promise<void> => {
 }
 
 const lockReason =
-  'A run of this cluster was lost, and what it did at the provider is unknown. Check the resources there, then unlock the cluster: the next deployment goes on from what is known.'
+  'A run of this cluster was lost, and its effects at the provider are unknown. Check the resources there, then unlock the cluster: the next deployment continues from the stored state.'
 
 /** Locks a cluster whose state is still held by the run that ends; true if it is. */
 export const lockUnknown = async (tx: Queryable, { id, runId }: RunClaim, now: Date): Promise<boolean> => {

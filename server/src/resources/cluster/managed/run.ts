@@ -237,7 +237,7 @@ const clear = async ({ parts, cluster, claim }: Run, task: ReturnType<typeof tas
     await cluster.runtime.endTask(task, signal)
     await cluster.runtime.removeEnvironment(claim.id, signal)
   } catch (error) {
-    parts.log.debug({ err: error, cluster: claim.id }, 'what a run of a cluster left is swept later')
+    parts.log.debug({ err: error, cluster: claim.id }, 'leftovers of a run of a cluster are swept later')
   }
 }
 
@@ -306,7 +306,7 @@ const endOf = async (run: Run): Promise<{ ending: Ending; isLeak: boolean }> => 
     return { ending, isLeak: false }
   } catch (error) {
     if (error instanceof Canceled || signal.reason instanceof Canceled) {
-      say(run, 'Canceled: what was made until then stays, and is known to the next deployment.')
+      say(run, 'Canceled: resources made until then are kept, and the next deployment knows them.')
       return { ending: { status: 'CANCELED', error: null }, isLeak: false }
     }
     signal.throwIfAborted()
