@@ -1,8 +1,8 @@
 /**
- * Where git hosts and registries tell of pushes: `POST /git-webhooks/{id}`, without a token, because a delivery is signed
- * or has the secret; of registries that can do neither, a token of the secret ends the path. Promises an
- * answer after one small statement, and that what is not genuine, or comes again, has no effect but a line in the log,
- * of which there are only so many a minute. What a delivery leads to is done elsewhere (deployments/sources).
+ * Receives deliveries of git hosts and registries about pushes: `POST /git-webhooks/{id}`, without a token, because a
+ * delivery is signed or has the secret; for registries that can do neither, a token of the secret ends the path.
+ * Promises an answer after one small statement, and that a forged or repeated delivery has no effect but a line in the
+ * log, of which there are only so many a minute. Acting on a delivery is the job of deployments/sources.
  */
 import { once } from 'node:events'
 import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'

@@ -48,15 +48,16 @@ interface Publisher {
 const never = new AbortController().signal
 
 /**
- * What the router of this server is given for each host: certificates with their keys, and answers to challenges.
- * Promises that a router which missed something has it within minutes, and that a host without a row is served no more.
+ * Gives the router of this server the certificates with their keys, and the answers to challenges, for each host.
+ * Promises that a router which missed an update has it within minutes, and that a host without a row is no longer
+ * served.
  */
 const createPublisher = (
   { database, sealer, router, log }: PublishParts,
   authority: Pick<CertificateAuthority, 'alpnPair'>,
 ): Publisher => {
   const turns = createKeyedLock()
-  /** Certificates of challenges, by what they prove: each is made once, and not kept. */
+  /** Certificates of challenges, by the value that they prove: each is made once, and not kept. */
   const alpnPairs = new Map<string, Promise<{ certificate: string; key: string }>>()
 
   const alpnPair = ({ host }: Served, answer: string) => {

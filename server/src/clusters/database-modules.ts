@@ -22,7 +22,7 @@ export const databaseModulesSetting = 'SLIPWAY_DATABASE_MODULES'
 const providers = [...moduleProviders, 'ON_PREMISE'] as const
 const types = ['POSTGRESQL', 'MYSQL', 'MONGODB', 'REDIS'] as const
 
-/** What a module tells of a database. What it does not name is as usual for the type. */
+/** The outputs of a module about its database. A missing one has the default of the type. */
 const databaseOutputs = ['host', 'port', 'login', 'password', 'database'] as const
 type DatabaseOutput = (typeof databaseOutputs)[number]
 
@@ -36,7 +36,7 @@ export interface DatabaseModule extends ToolModule {
 
 export type DatabaseModules = Readonly<Record<string, Readonly<Record<string, DatabaseModule>>>>
 
-/** Of a database of the API: digits and dots. */
+/** The version of a database in the API: digits and dots. */
 const databaseVersion = /^\d{1,4}(\.\d{1,4}){0,2}$/
 export const instanceTypeText = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/
 

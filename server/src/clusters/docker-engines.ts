@@ -5,7 +5,7 @@ import type { Pin } from '../lib/net/pinned-connector.ts'
 import type { EngineFacts, Engines } from './engines.ts'
 
 interface DockerEnginesOptions {
-  /** The engine of the default cluster; null where that is no Docker engine. */
+  /** The engine of the default cluster; null if that is not a Docker engine. */
   own: EngineConnection | null
   pin: Pin
   sockets: readonly string[]

@@ -27,7 +27,7 @@ interface SavedImage {
   layers: readonly TakenLayer[]
 }
 
-/** Takes the bytes of one layer, to their end. The name tells its content. */
+/** Reads the bytes of one layer to their end. The name identifies the content. */
 type TakeLayer = (name: string, bytes: AsyncIterable<Buffer>) => Promise<TakenLayer>
 
 const mostEntries = 2000

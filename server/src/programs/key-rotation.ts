@@ -12,7 +12,7 @@ import { firstOrganizationSql, writeOwnAudit } from '../store/own-audit.ts'
 import { type SealedKind, type SealedText, sealedKinds } from './sealed-texts.ts'
 
 interface Rotation {
-  /** False: the first key of the file, whoever put it there, is the new one. */
+  /** False: the first key of the file is the new one, even if the operator added it. */
   newMasterKey?: boolean
   /** Called after every batch with the number of texts in it. */
   onBatch?(count: number): void

@@ -28,7 +28,7 @@ import { checkOwner, isFake } from '../wiring/data-directory.ts'
 import { buildFolder } from '../wiring/docker-machine.ts'
 import { endControlPlane } from '../wiring/process-file.ts'
 
-/** What `npm run reset` has to remove on the engines of other machines. */
+/** The objects that `npm run reset` removes on the engines of other machines. */
 interface ConnectedEngine {
   clusterId: string
   organizationId: string

@@ -41,7 +41,7 @@ export interface Shares {
   readonly total: number
 }
 
-/** Of connections whose requests have not said yet whom they are for. */
+/** The party of connections whose requests have not named a service yet. */
 const nobody = ''
 
 /** Where every party has some idle ones, one is soon found. */

@@ -223,11 +223,11 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     routerPort: read('SLIPWAY_ROUTER_PORT', 8000, port),
     /** For HTTPS; if undefined, the router serves none. */
     routerTlsPort: optional('SLIPWAY_ROUTER_TLS_PORT', port),
-    /** How many processes of the router share its ports: so many at once, or up to so many as their load asks for. */
+    /** How many processes of the router share its ports: so many at once, or up to so many as their load requires. */
     routerProcesses: read('SLIPWAY_ROUTER_PROCESSES', { least: 1, most: Math.min(cores, 8) }, processNumbers),
-    /** Of the header Strict-Transport-Security; 0: none. */
+    /** For the header Strict-Transport-Security; 0: none. */
     hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
-    /** Below which every service has a name; if undefined, below `localhost`. */
+    /** The domain of services' names; if undefined, `localhost`. */
     domain: optional('SLIPWAY_DOMAIN', domainName),
     /** Where the router publishes the API. */
     apiHost: optional('SLIPWAY_API_HOST', domainName),
@@ -237,7 +237,7 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     portRange: read('SLIPWAY_PORT_RANGE', usualRange, portRange),
     /** Further ports of this machine that a service can request; privileged ones only if listed. */
     extraPorts: read<readonly PortRange[]>('SLIPWAY_EXTRA_PORTS', Object.freeze([]), portList),
-    /** Of a database on this machine that we reach over TCP. */
+    /** Port of a database on this machine that we reach over TCP. */
     databasePort: localPortOf(env.DATABASE_URL ?? file.get('DATABASE_URL')?.value),
     /** Absolute. */
     dataDir,
@@ -245,7 +245,7 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     databaseUrl: optional('DATABASE_URL', databaseUrl),
     /** If undefined, one is generated at the first start. */
     adminToken: optional('SLIPWAY_ADMIN_TOKEN', adminToken),
-    /** Whether there is a Docker engine for this server: the one that its default clusters are. */
+    /** Whether there is a Docker engine for this server: that of its default clusters. */
     docker,
     /** Whether the first start deploys the sample. */
     sample: read('SLIPWAY_SAMPLE', docker, onOff),
@@ -265,9 +265,12 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     trustedProxies: read<readonly string[]>('SLIPWAY_TRUSTED_PROXIES', Object.freeze([]), networks),
     /** Origins of web pages that may call the API from a browser. */
     corsOrigins: read<readonly string[]>('SLIPWAY_CORS_ORIGINS', Object.freeze([]), origins),
-    /** Where people use the console, without a slash at the end; if undefined, links lead to the API's own address. */
+    /**
+     * The address of the console for users, without a trailing slash; if undefined, links lead to the API's own
+     * address.
+     */
     consoleUrl: optional('SLIPWAY_CONSOLE_URL', pageAddress),
-    /** Where others reach the API, without a slash at the end; git hosts are told it. */
+    /** The address of the API for other machines, without a trailing slash; git hosts call it. */
     publicUrl: optional('SLIPWAY_PUBLIC_URL', pageAddress),
   }
 }
@@ -281,7 +284,7 @@ const readWork = (reader: Reader, range: PortRange) => {
     limits: readLimits(read, range),
     /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
-    /** How long events of the audit log are kept; 0: for good. */
+    /** How long events of the audit log are kept; 0: forever. */
     auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
@@ -296,20 +299,20 @@ const readWork = (reader: Reader, range: PortRange) => {
     engineWaitSeconds: read('SLIPWAY_ENGINE_WAIT_SECONDS', 120, whole(1, 3600)),
     gitPollSeconds: read('SLIPWAY_GIT_POLL_SECONDS', 60, whole(0, 86_400)),
     imagePollSeconds: read('SLIPWAY_IMAGE_POLL_SECONDS', 300, whole(0, 86_400)),
-    /** How long an environment of a pull request that nobody pushes to is kept. */
+    /** How long an environment of a pull request is kept without a push. */
     previewHours: read('SLIPWAY_PREVIEW_HOURS', 168, whole(1, 8760)),
-    /** How long nobody asks for a service with a minimum of 0 before it sleeps; 0: it never does. */
+    /** How long a service with a minimum of 0 has no request before it sleeps; 0: it never does. */
     sleepAfterSeconds: read('SLIPWAY_SLEEP_AFTER_SECONDS', 300, whole(0, 86_400)),
-    /** After how many days what a cluster has and the database does not know is removed; 0: never by itself. */
+    /** After how many days orphans of a cluster are removed; 0: never automatically. */
     orphanDays: read('SLIPWAY_ORPHANS_REMOVE_AFTER_DAYS', 0, whole(0, 3650)),
     /** How long the instances of a service are too busy, or not busy enough, before there are more, or fewer. */
     scaleUpSeconds: read('SLIPWAY_SCALE_UP_SECONDS', 30, whole(1, 3600)),
     scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
     /** Limits for reading a repository for a build and sending its files. */
     preparation: readPreparation(read),
-    /** Of one git process. */
+    /** For one git process. */
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
-    /** Of one push to a repository on this server. */
+    /** Size limit of one push to a repository on this server. */
     pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),
     /** Programs that terraform services run, by path; if undefined, found on PATH. */
     tools: Object.freeze({
@@ -317,7 +320,7 @@ const readWork = (reader: Reader, range: PortRange) => {
       terraform: optional('SLIPWAY_TERRAFORM', path),
       helm: optional('SLIPWAY_HELM', path),
     }),
-    /** Of services on Kubernetes clusters: the user that programs run as, and how their hosts are published. */
+    /** For services on Kubernetes clusters: the user of their programs, and how their hosts are published. */
     kubernetes: Object.freeze({
       runAs: optional('SLIPWAY_KUBERNETES_RUN_AS', whole(1, 2_147_483_647)),
       ingressClass: optional('SLIPWAY_KUBERNETES_INGRESS_CLASS', objectName),
@@ -326,9 +329,9 @@ const readWork = (reader: Reader, range: PortRange) => {
       ingressTls: read('SLIPWAY_KUBERNETES_INGRESS_TLS', false, onOff),
       argoNamespace: read('SLIPWAY_KUBERNETES_ARGOCD_NAMESPACE', 'argocd', objectName),
     }),
-    /** By which clusters are made at cloud providers; undefined: by none. */
+    /** The modules of clusters at cloud providers; undefined: none. */
     clusterModules: optional('SLIPWAY_CLUSTER_MODULES', clusterModulesAt),
-    /** By which databases in MANAGED mode are made; undefined: by none. */
+    /** The modules of databases in MANAGED mode; undefined: none. */
     databaseModules: optional('SLIPWAY_DATABASE_MODULES', databaseModulesAt),
     /** The maximum size of an image from a registry. */
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),

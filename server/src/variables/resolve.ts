@@ -6,7 +6,7 @@
 /** From the widest to the narrowest: BUILT_IN, PROJECT, ENVIRONMENT, then the service's own (APPLICATION …). */
 type VariableScope = string
 
-/** What decides which row is in effect, and where its value comes from. */
+/** The fields that decide which row is in effect, and where its value comes from. */
 interface TraceableVariable {
   id: string
   key: string

@@ -99,7 +99,7 @@ const openService = async (
   return toService(row, outsideHost, Object.fromEntries(opened))
 }
 
-/** Commits that are being deployed, by service: it sees its own, not that of the version before. */
+/** Commits that are being deployed, by service: a service sees its new commit, not that of the former version. */
 type Commits = Readonly<Record<string, string>>
 
 /** Services by their environment, secrets opened: once for all services of the environment. */

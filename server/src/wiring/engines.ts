@@ -19,10 +19,10 @@ import { type DockerMachine, type DockerTarget, openDockerMachine } from './dock
 import type { Foundation } from './foundation.ts'
 import { reachSample } from './sample-repository.ts'
 
-/** What the default clusters are. */
+/** The kind of the default clusters' engine. */
 export type EngineKind = 'docker' | 'fake' | 'none'
 
-/** The engine of this machine, those of others, and what is built on all of them. */
+/** The engine of this machine, those of other machines, and the builders on all of them. */
 export interface RuntimeParts {
   repositories: Repositories
   /** Null without an engine of this machine. */

@@ -14,12 +14,12 @@ import { readOwnerId, saveNames, savePublishedHost } from '../store/installation
 import { createSealer, type Sealer } from '../store/keys/seal.ts'
 import { createWorkRegistry, type WorkRegistry } from '../work/registry.ts'
 
-/** What is there before the parts are: the directory, a router and a database that run. */
+/** Opened before the other parts: the directory, a running router and a running database. */
 export interface Opened {
   settings: Settings
   log: Log
   database: Database
-  /** That of this machine alone. */
+  /** The router of this machine alone. */
   own: Router
 }
 
@@ -37,7 +37,7 @@ export interface Foundation extends Opened {
   shared: SharedRouter | null
 }
 
-/** Where the database is somebody else's, other servers may work on it, and requests may come to any of them. */
+/** When the database is not the embedded one, other servers may work on it, and requests may come to any of them. */
 const shareRouter = (own: Router, foundation: Omit<ServersParts, 'clock'>, { databaseUrl }: Settings) => {
   if (databaseUrl === undefined) return null
   const { database, log, work } = foundation

@@ -237,7 +237,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   await learning
   await api.listen({ host: settings.host, port: settings.port }).catch((error) => refuseListen(settings, error))
   if (foundation.shared !== null) await leaveFollower(settings.dataDir, foundation.log)
-  // For the guides: whoever may read the token finds the server too.
+  // For the guides: a reader of the token finds the server's address beside it.
   await writeFile(join(settings.dataDir, 'address'), `${url}\n`)
   const databaseKeeper = superviseDatabase(foundation)
   await engine.start()

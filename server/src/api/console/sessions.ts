@@ -34,7 +34,7 @@ const secretForm = /^[\w-]{43}$/
 const cacheMs = 60_000
 const cacheSize = 10_000
 
-/** What a request carries of a session; neither half has been looked at yet. */
+/** The two halves of a session in a request, not verified yet. */
 interface Halves {
   cookie: string
   key: string

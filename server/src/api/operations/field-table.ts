@@ -28,7 +28,7 @@ export const resourceOf = ({ tag }: Operation): string => {
 /** Fields of a service that act on every cluster. */
 const kept = new Set(['/name', '/description', '/icon_uri'])
 
-/** On a cluster that is only recorded, what would act with a deployment is refused with that deployment. */
+/** On a cluster that is only recorded, fields that would act with a deployment are refused with that deployment. */
 const effectOn = (cluster: ClusterKind, row: FieldRow): Effect => {
   if (cluster === 'docker' || row.effect !== 'acts') return row.effect
   const { method } = row.operation

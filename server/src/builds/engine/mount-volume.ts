@@ -24,7 +24,7 @@ export interface OwnFile {
 }
 
 interface VolumeContent {
-  /** Id of an image of ours that has `mountFolder`, or of any other: it starts empty then. */
+  /** Id of an image of ours that has `mountFolder`, or of any other: then the volume starts empty. */
   image: string
   /** Entries that are in the image. */
   entries: string[]

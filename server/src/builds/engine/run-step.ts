@@ -146,7 +146,7 @@ export const bodyWithoutTriggers = (parent: ImageDetail) => ({
   HostConfig: { NetworkMode: 'none' },
 })
 
-/** A program of ours that changes an image of a tenant's: with our own shell, without a network. */
+/** A program of ours that changes a tenant's image: with our own shell, without a network. */
 interface ImageTool {
   parent: ImageDetail
   script: string

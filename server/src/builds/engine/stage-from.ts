@@ -11,7 +11,7 @@ import { runTool, StepFailed } from './run-step.ts'
 import { type BuildScene, once } from './stage-pieces.ts'
 
 interface CopyChanges {
-  /** Paths and patterns in the image; with `parents`, perhaps with the `/./` in front of what is kept. */
+  /** Paths and patterns in the image; with `parents`, perhaps with the `/./` before the kept part. */
   sources: string[]
   mode: FileMode | null
   /** Patterns relative to each source. */

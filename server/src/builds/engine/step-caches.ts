@@ -32,7 +32,7 @@ export interface HeldCaches {
   release(): Promise<void>
 }
 
-/** Whose step it is. */
+/** The owner of the step. */
 interface CacheOwner extends ImageOwner {
   cacheScope: string
 }

@@ -26,7 +26,7 @@ export interface SourceTree {
   ignoreFile: string
 }
 
-/** What to read from, and the limits. */
+/** The mirror to read from, and the limits. */
 interface Reading {
   git: Git
   mirror: string

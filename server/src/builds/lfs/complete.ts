@@ -26,7 +26,7 @@ export interface CompleteParts extends LfsParts {
   preparation: PreparationLimits
 }
 
-/** The commit with its submodules in place, and whose files are where: the deepest path of an owner counts. */
+/** The commit with its submodules in place, and the owners of its files: the deepest path of an owner counts. */
 interface Base {
   mirror: string
   commitId: string

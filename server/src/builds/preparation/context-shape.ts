@@ -62,7 +62,7 @@ const readSource = (written: string, comparisons: number): Source => {
   }
 }
 
-/** The new name of an entry; null for one that is left out. */
+/** The new name of an entry; null for an excluded one. */
 type Rename = (path: string, isFolder: boolean) => string | null
 
 export const createRename = ({ sources, excludes, parents }: ContextShape): Rename => {

@@ -65,7 +65,7 @@ export const explainIntake = (error: unknown, maxBytes: number): unknown => {
   return pushRefused(`git refused what was pushed: ${firstLines(error.stderr) || 'it is not a valid pack'}.`)
 }
 
-/** What an object that a reference is to name is. */
+/** The object that a new reference will point to. */
 interface Target {
   kind: 'commit' | 'tag' | 'other'
   /** The commit itself, or the one of an annotated tag. */

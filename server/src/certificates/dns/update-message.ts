@@ -31,7 +31,7 @@ const u32 = (value: number): Buffer => {
   return bytes
 }
 
-/** A name on the wire, in lower case as signatures want it. */
+/** A name in wire format, in lower case as signatures require. */
 const nameBytes = (name: string): Buffer => {
   const labels = name
     .toLowerCase()
@@ -147,7 +147,7 @@ const isSigned = (message: Buffer, tsig: Tsig, key: TsigKey, asked: Buffer): boo
 }
 
 interface UpdateAnswer {
-  /** The response code: 0 is good. */
+  /** The response code: 0 is success. */
   code: number
   /** The error in our signature: 0 is none. */
   tsigError: number

@@ -85,7 +85,7 @@ export const reduceJson = (sent: string, { bounds, keep, mostKept, formField }: 
 }
 
 interface LargeOptions extends Partial<TextBounds> {
-  /** Whose text it is: nobody waits for more than one text of each other owner. */
+  /** The owner of the text: others wait for at most one text of this owner. */
   owner: string
   /** The parts that are wanted, where a text may have more values than the event loop could parse. */
   keep?: Keep | undefined

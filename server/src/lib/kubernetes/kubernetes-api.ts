@@ -33,7 +33,7 @@ export interface RemoveOptions extends AskOptions {
   graceSeconds?: number
 }
 
-/** The part of a collection that was read, and the moment that it is of. */
+/** The part of a collection that was read, and its version. */
 interface Listed<T> {
   items: T[]
   resourceVersion: string

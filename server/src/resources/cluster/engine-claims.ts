@@ -18,7 +18,7 @@ export interface MachineFacts {
   version: string
 }
 
-/** A cluster, and the engine that it has. */
+/** A cluster, and its engine. */
 interface EngineUser {
   clusterId: string
   engineId: string | null

@@ -141,9 +141,9 @@ export const countPlaces = async (tx: Queryable, { id, projectId }: Preview): Pr
   return row!.count
 }
 
-/** What is to be known of the environment of a preview. */
+/** The state of a preview's environment. */
 interface Made {
-  /** A delete of it waits or runs. */
+  /** A delete of it is queued or runs. */
   isLeaving: boolean
   isBusy: boolean
 }

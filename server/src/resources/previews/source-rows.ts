@@ -1,4 +1,4 @@
-/** Repositories whose pull requests get previews: which they are, when each is asked, and what was found. */
+/** Repositories whose pull requests get previews: which they are, when each is polled, and the results. */
 import { finishLookSql } from '../../deployments/sources/looks.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import { claimInTurns } from '../../work/claim-in-turns.ts'
@@ -47,7 +47,7 @@ const perOrganization = 2
 
 export const claimSources = claimInTurns({ table: sourceLeases, dueAt: 'next_at', perOrganization })
 
-/** An environment whose services of the repository are to be previewed, and the branches that they follow. */
+/** An environment whose services of the repository get previews, and the branches that they follow. */
 interface Origin {
   environmentId: string
   projectId: string

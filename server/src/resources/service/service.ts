@@ -73,9 +73,9 @@ type Common = {
 /** A request to create or change a service, with the defaults of `schema` already filled in. */
 export type Filled<Schema extends TObject, Fields> = FieldsOf<Schema> & Fields & Common
 
-/** `Schema` is what a create takes, `Kept` the kind's own part of what `validate` makes of it. */
+/** `Schema` is the body of a create, `Kept` the kind's own part of the result of `validate`. */
 interface ServiceDefinition<Schema extends TObject = TObject, Kept = FieldsOf<Schema>> extends Self {
-  /** Of the list: the operation's id and summary. */
+  /** For the list: the operation's id and summary. */
   list: { id: string; words: string }
   /** The fields of a create besides name, description, icon and groups. */
   spec: Schema

@@ -51,7 +51,7 @@ export const countMaking = async (db: Queryable, organizationId: string): Promis
   return row!.count
 }
 
-/** What is asked for. */
+/** A requested run. */
 interface Wanted {
   runId: string
   action: Action
