@@ -11,19 +11,19 @@ import type { KeptRuns, When } from '../work/schedule.ts'
 
 export type DeploymentAction = 'DEPLOY' | 'RESTART' | 'STOP' | 'UNINSTALL' | 'DELETE'
 
-/** What a service's image is built from. */
+/** The source of a service's image. */
 export interface BuildSpec {
   git: Pick<GitSource, 'url' | 'branch'> & { gitTokenId: string | null }
   rootPath: string
   dockerfilePath: string
   targetStage: string | null
-  /** Made around a tool instead of by a Dockerfile of the repository. */
+  /** Made around a tool instead of from a Dockerfile of the repository. */
   tool?: ToolBuild
   /** The owner's settings; absent if there are none. */
   limits?: BuildLimits
 }
 
-/** What a service's settings say of its builds; omitted limits are the engine's. */
+/** The build settings of a service; omitted limits are the engine's. */
 export interface BuildLimits {
   timeoutMs?: number
   cpuMillicores?: number
@@ -32,10 +32,10 @@ export interface BuildLimits {
   noCache?: true
 }
 
-/** `path`, `value`, as `helm --set` takes them. */
+/** `path`, `value`, as for `helm --set`. */
 export type ValuePair = readonly [path: string, value: string]
 
-/** A chart and its values. Variables are put into the values when it is deployed. */
+/** A chart and its values. Variables in the values are replaced when it is deployed. */
 export interface ChartSpec {
   chart:
     | { repositoryId: string; chartName: string; chartVersion: string }
@@ -50,25 +50,25 @@ export interface ChartSpec {
   setJson: ValuePair[]
 }
 
-/** Where a service's image comes from, or the chart or the app that it is, or the module that makes it. */
+/** The source of a service's image, or its chart or app, or the module that makes it. */
 export type Source =
   | ({ from: 'git' } & BuildSpec)
   | ({ from: 'chart' } & ChartSpec)
   | ({ from: 'app' } & Pick<BuildSpec, 'git' | 'rootPath'>)
   | {
       from: 'image'
-      /** Row of the registry that knows the host and the login; null for an image that needs neither. */
+      /** The row of the registry with the host and the login; null for an image that needs neither. */
       registryId: string | null
       /** Repository without host and tag: `library/postgres`. */
       name: string
       tag: string
     }
   | {
-      /** Made by a module of the operator, by the cluster's provider and the type of what it makes. */
+      /** Made by a module of the operator, chosen by the cluster's provider and the type. */
       from: 'module'
       provider: string
       type: string
-      /** What the module can read of the configuration, in the API's words. */
+      /** The fields of the configuration that the module can read, with the API's names. */
       fields: Readonly<Record<string, unknown>>
     }
 
@@ -105,43 +105,46 @@ export type WorkloadSpec = Pick<
   | 'ingress'
 > & { chart?: ChartSettings; app?: AppSettings }
 
-/** What triggers a task: its environment's deploy, stop or delete, or its schedule. */
+/** The trigger of a task: its environment's deploy, stop or delete, or its schedule. */
 export type TaskEvent = 'START' | 'STOP' | 'DELETE' | 'CRON' | TaskAside
 
-/** What runs only on request: a plan, unlocking a state, migrating a state. */
+/** Runs only on request: a plan, unlocking a state, migrating a state. */
 type TaskAside = 'PLAN' | 'UNLOCK' | 'MIGRATE'
 
-/** Events that look or repair: the service runs what it ran before, however they end, and there is no release of them. */
+/** Events that inspect or repair: the service keeps its version, however they end, and they have no release. */
 export const asideEvents: ReadonlySet<TaskEvent> = new Set(['PLAN', 'UNLOCK', 'MIGRATE'] satisfies TaskAside[])
 
 /** A program that exits; null for the image's own. */
 export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 
-/** A program that runs to completion: all that a service runs, or besides its instances. */
+/** A program that runs to completion: the service's only program, or in addition to its instances. */
 export interface TaskSpec {
   /** The command of each event; nothing runs for omitted ones. */
   on: Partial<Record<TaskEvent, TaskCommand>>
-  /** When CRON happens: five fields, and a name of the time zone database; and beside what (work/schedule.ts). */
+  /**
+   * When CRON happens: five fields, and a name of the time zone database; and whether runs may overlap
+   * (work/schedule.ts).
+   */
   cron: When | null
-  /** How often a program that ended with another code than 0 is run again. */
+  /** How often a program that exited with a code other than 0 is run again. */
   maxRestarts: number
-  /** Of one run. */
+  /** For one run. */
   timeoutMs: number
-  /** How many finished runs by the clock are kept, with their output; absent: as many as is usual. */
+  /** How many finished scheduled runs are kept, with their output; absent: the default number. */
   kept?: KeptRuns
   /**
-   * Runs hand a JSON document on from one to the next (tasks/files.ts says where): kept HERE, sealed; or ELSEWHERE by
-   * now, where MIGRATE brings it to. Absent: they are on their own.
+   * Runs pass a JSON document on from one to the next (tasks/files.ts has its path): kept HERE, sealed; or ELSEWHERE
+   * by now, where MIGRATE has moved it. Absent: they are independent.
    */
   state?: 'HERE' | 'ELSEWHERE'
   /** It sees the volumes of its service, which may be in use. */
   withVolumes?: boolean
 }
 
-/** By their names. At most one of them answers an event other than CRON. */
+/** By name. At most one of them answers an event other than CRON. */
 export type Tasks = Readonly<Record<string, TaskSpec>>
 
-/** The name of the task of a service that runs nothing else. */
+/** The name of the task of a service that runs only one. */
 export const mainTask = 'main'
 
 /** What a program leaves at its end for the services beside its own. */
@@ -151,38 +154,40 @@ export interface Output {
   sensitive: boolean
 }
 
-/** What a kind of resource gives the engine, made from its configuration. All functions are pure. */
+/** The parts of a deployment that a kind makes from its configuration. All functions are pure. */
 export interface DeployableKind<Kept = Record<string, unknown>> {
   kind: Kind
   /** One sentence that says what a configuration lacks to be deployed; null if nothing. */
   refusal?(spec: Kept): string | null
   source(spec: Kept): Source
-  /** What stays up, and what each task may use; of services that run tasks alone it has 0 instances. */
+  /** The running instances, and the resources of each task; a service that runs only tasks has 0 instances. */
   workload(spec: Kept): WorkloadSpec
   /**
-   * Named programs that run to their end. With 0 instances they are all that there is: a deploy, a stop and a delete run
-   * what they say. Beside instances they run by the clock or by a forced event. Undefined: such a service never has any.
+   * Named programs that run to their end. With 0 instances they are the whole service: a deploy, a stop and a delete
+   * run them. With instances they run on a schedule or by a forced event. Undefined: such a service never has any.
    */
   tasks?(spec: Kept): Tasks | undefined
-  /** Why what was deployed at one tag cannot go on at another with the data it has; absent where it always can. */
+  /** Why a service deployed at one tag cannot move to another with its data; absent where it always can. */
   moveRefusal?(from: string, to: string): string | null
   /**
-   * The whole environment of what runs, made of the row's own sealed fields (opened here and at a deploy only). Absent
-   * for kinds whose services see variables. Does not count for whether a service is out of date.
+   * The whole environment of the service's programs, made from the row's own sealed fields (opened here and at a
+   * deploy only). Absent for kinds whose services see variables. Does not count for whether a service is out of date.
    */
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /**
-   * Of a kind whose source is a module: what neighbours are told, of what it has told under the names of its outputs.
-   * Throws a `DeploymentError` for what cannot be used.
+   * For kinds made by a module: the variables for other services, from the module's outputs by name. Throws a
+   * `DeploymentError` for invalid ones.
    */
   told?(source: Extract<Source, { from: 'module' }>, values: Readonly<Record<string, string>>): Output[]
-  /** Files beside those of the variables, made of the row and its own sealed fields. */
+  /** Files in addition to those of the variables, made from the row and its own sealed fields. */
   files?(spec: Kept, secrets: Readonly<Record<string, string>>): { path: string; content: string }[]
   /** JSON pointers to the sizes of its volumes, in the order of its workload's. */
   sizeFields?(spec: Kept): string[]
-  /** JSON pointers to what a configuration has that is only recorded; `rollsItself`: of the cluster. */
+  /** JSON pointers to configured fields that are only recorded; `rollsItself`: of the cluster. */
   recorded?(spec: Kept, rollsItself: boolean): string[]
-  /** What a push to a service's repository asks for besides the commit; null: nothing. Absent: it asks for nothing. */
+  /**
+   * The request of a push to a service's repository besides the commit; null: none is made. Absent: nothing besides.
+   */
   push?(spec: Kept): Pick<ServiceRequest, 'forceEvent'> | null
   /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
@@ -203,9 +208,9 @@ export interface ServiceRequest {
   redeploy?: boolean
   /** Run a job as if this had happened; 400 `event_missing` for a service that does nothing then. */
   forceEvent?: TaskEvent
-  /** Of several tasks that answer the forced event, the one of this name. */
+  /** The name of one of several tasks that answer the forced event. */
   task?: string
-  /** Of a delete or an uninstall: what the service runs at its end is not run. */
+  /** For a delete or an uninstall: the commands that the service runs when it ends are skipped. */
   skipEnding?: boolean
   /** Run this release of the service again, with its image, configuration and variables. */
   releaseId?: string
@@ -223,7 +228,7 @@ export interface DeploymentRequest {
   requestId: string
 }
 
-/** What a plan needs of a request. */
+/** The parts of a request that a plan needs. */
 export type PlannedRequest = Pick<
   DeploymentRequest,
   'organizationId' | 'environmentId' | 'action' | 'wholeEnvironment' | 'services'
@@ -236,15 +241,15 @@ export interface AcceptedDeployment {
   createdAt: string
 }
 
-/** A machine's word, and one plain sentence or two. */
+/** A code, and one plain sentence or two. */
 export interface Problem {
   code: string
   message: string
-  /** Only as long as this deployment is under way. */
+  /** Only while this deployment is in progress. */
   deploymentId?: string
 }
 
-/** How an instance of the version that runs ended last. */
+/** How an instance of the running version ended last. */
 export interface Restarts {
   restart_count: number
   exit_code: number
@@ -272,11 +277,11 @@ export interface ServiceStatus {
   }
   deployment_state: string
   running_state: string
-  /** Why the last deployment failed, or what is wrong with what runs; absent while nothing is. */
+  /** Why the last deployment failed, or the present problem of the service; absent while there is none. */
   error?: { code: string; message: string }
   /** How an instance of the running version ended last; absent if none did. */
   restarts?: Restarts
-  /** How many instances there are to be now, if that follows their use. */
+  /** How many instances there should be now, if that follows their use. */
   scaling?: { running_instances: number; minimum: number; maximum: number; asleep: boolean; message?: string }
 }
 
@@ -292,14 +297,14 @@ export interface Changes {
   configuration: { field: string; from: unknown; to: unknown }[]
   /** By their keys. */
   variables: { added: string[]; changed: string[]; removed: string[] }
-  /** What a chart would change on its cluster. */
+  /** The changes of a chart on its cluster. */
   objects?: ChartChange[]
 }
 
 export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
 
 /**
- * Which version a deploy brings: the head of the branch or the configured tag, the one that is deployed, or the one that
+ * The version that a deploy brings: the head of the branch or the configured tag, the deployed one, or the one that
  * the request names.
  */
 export const versionChoices = ['NEWEST', 'DEPLOYED', 'REQUESTED'] as const
@@ -314,7 +319,7 @@ export interface PlannedService {
   downtime: boolean
   reason: string
   expected_duration_sec: number | null
-  /** Null for what is not deployed. */
+  /** Null for a service that is not deployed. */
   version_choice: VersionChoice | null
   /** The commit that a deploy would build; null without a repository, and while the head cannot be read. */
   git_commit_id: string | null
@@ -330,7 +335,7 @@ export interface Plan {
   stages: { name: string; services: PlannedService[] }[]
 }
 
-/** A service's row of `service_state`, and what the environment's deployments say of it. */
+/** A service's row of `service_state`, with facts from the environment's deployments. */
 export interface StateRow {
   id: string
   kind: Kind
@@ -347,28 +352,28 @@ export interface StateRow {
   deployedHash: string | null
   desiredHash: string | null
   lastAt: string | null
-  /** What `stepsSql` reads; absent where nobody asked for it. */
+  /** The result of `stepsSql`; absent if it was not requested. */
   steps?: string | null
-  /** Actions on its environment leave it as it is; absent where nobody asked for it. */
+  /** Actions on its environment skip it; absent if it was not requested. */
   isSkipped?: boolean
-  /** Null: it has nothing of that. */
+  /** Null: it has none of them. */
   exceptions: StateExceptions | null
 }
 
-/** What most services have nothing of. */
+/** Fields that most services do not have. */
 interface StateExceptions {
-  /** What the last deployment was asked to run instead of the usual. */
+  /** The event that the last deployment was asked to run instead of the default. */
   forcedEvent: TaskEvent | null
   /** As `problemSql` reads them. */
   failure: Problem | null
   problem: Problem | null
   restarts: Restarts | null
-  /** How many instances of it there are to be now, and how that follows their use; null: as its release says. */
+  /** How many instances there should be now, and how that follows their use; null: the number in its release. */
   scale: number | null
   scaling: Scaling | null
 }
 
-/** Of a service in a deploy. A redeploy of what was never deployed takes the newest. */
+/** For a service in a deploy. A redeploy of a service that was never deployed takes the newest version. */
 export const versionChoiceOf = (
   { commitId, imageTag, chartVersion, valuesCommitId, releaseId, redeploy }: Omit<ServiceRequest, 'id'>,
   isDeployed: boolean,
@@ -380,22 +385,24 @@ export const versionChoiceOf = (
 
 export interface Deployments {
   /**
-   * Writes the deployment, the new service states and the STARTED events in `tx`, and wakes a worker at its commit.
-   * A request that equals one still QUEUED joins it. 409 for a service that is being deleted. 400 for a deploy of what
-   * cannot be: `cluster_not_deployable`, or `not_deployable` for a service whose kind refuses (one of a whole
-   * environment is left out instead, unless nothing else is left).
+   * Writes the deployment, the new service states and the STARTED events in `tx`, and wakes a worker at its commit. A
+   * request that equals one still QUEUED joins it. 409 for a service that is being deleted. 400 for a deploy that is
+   * impossible: `cluster_not_deployable`, or `not_deployable` for a service whose kind refuses (in a whole environment
+   * such a service is left out instead, unless no other is left).
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
-  /** What `request` would do, without doing it; with the same 404 and 409 for a release that cannot be run again. */
+  /**
+   * The effect of `request`, without performing it; with the same 404 and 409 for a release that cannot be run again.
+   */
   plan(db: Queryable, request: PlannedRequest): Promise<Plan>
   /**
    * The release that a rollback of a service runs: the one named (404 unless it is the service's own), else the newest
-   * other one before the present. 409 `release_not_usable` for one that never ran well, or cannot run any more.
+   * other one before the present. 409 `release_not_usable` for one that never succeeded, or cannot run any more.
    */
   releaseFor(db: Queryable, serviceId: string, releaseId?: string): Promise<string>
   /**
-   * What brings an environment back to how an execution left it; absent: the newest earlier one that succeeded. 404 for
-   * an execution that is not its own, 409 `nothing_to_roll_back`.
+   * The requests that bring an environment back to the result of an execution; absent: the newest earlier one that
+   * succeeded. 404 for an execution that is not its own, 409 `nothing_to_roll_back`.
    */
   releasesOf(db: Queryable, environmentId: string, executionId?: string): Promise<ServiceRequest[]>
   /**
@@ -404,8 +411,7 @@ export interface Deployments {
    */
   cancel(tx: Queryable, environmentId: string, options?: { deploymentId?: string; force?: boolean }): Promise<void>
   /**
-   * Statuses in the order of the ids asked for; ids without a status are left out. One statement, however many they
-   * are.
+   * Statuses in the order of the given ids; ids without a status are left out. One statement, however many they are.
    */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
   /** Statuses of all services of an environment, with their kinds. */

@@ -177,7 +177,7 @@ test('a cancel ends in CANCELED or, too late, in DEPLOYED, never in both, whatev
   const began = performance.now()
   await ask(engine, world, 'DEPLOY', [{ id }])
   await settled(engine, world, id)
-  // Up to twice the time that one takes when nobody cancels it, on however busy a machine.
+  // Up to twice the time of a deployment that is not canceled, on however busy a machine.
   const stepMs = (2 * (performance.now() - began)) / 30
   const seen = new Set<string>()
   for (let round = 0; round < 30; round += 1) {
@@ -218,7 +218,7 @@ test('a worker that lost its lease writes nothing more', async () => {
   world.images.set('c1', 'fake/slow:1500')
   const engine = await start(world)
   const { deploymentId } = await ask(engine, world, 'DEPLOY', [{ id }])
-  // Before its instance is there, the worker asks for its lease once more and would begin nothing.
+  // Before it creates the instance, the worker checks its lease once more and would begin nothing.
   await until(async () => (await world.runtime.instancesOf(id)).length === 1, { what: 'the instance' })
   await world.database.query(`update deployment set fence = fence + 1, worker = 'another' where id = $1`, [
     deploymentId,

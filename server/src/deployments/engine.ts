@@ -1,6 +1,6 @@
 /**
- * The deployment engine: what asks for deployments, and the work behind. Promises that every accepted deployment ends in
- * a final state, whatever instant a process dies at. Work is found by NOTIFY, with a slow sweep behind it.
+ * The deployment engine: requests for deployments, and the background work. Promises that every accepted deployment
+ * ends in a final state, whenever a process dies. Work is found by NOTIFY, with a slow sweep as a fallback.
  */
 import { clusterLeases } from '../clusters/hold.ts'
 import { expireLeases } from '../work/lease.ts'
@@ -40,7 +40,7 @@ export interface DeploymentEngine extends Deployments {
   /** Pushes to the repositories that applications have on this server. */
   readonly own: OwnPushes
   start(): Promise<void>
-  /** Ends at a step's border and gives the leases back; the next start goes on. */
+  /** Ends at the boundary of a step and releases the leases; the next start resumes. */
   stop(): Promise<void>
 }
 
@@ -82,7 +82,7 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       ends.push(await database.listen(scalingChannel, reconciler.yield))
       parts.router?.wanted(reconciler.wake)
       ends.push(await database.listen('slipway_cancel', deployments.cancel))
-      // Whatever came before somebody listened.
+      // Deployments that were requested before anything listened.
       deployments.wake()
     },
     async stop() {

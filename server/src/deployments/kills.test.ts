@@ -1,4 +1,7 @@
-/** The power goes at every call that the engine makes to the world, before it happens or after: nothing may be lost or left. */
+/**
+ * The process dies at every call that the engine makes to the world, before or after it: nothing may be lost or left
+ * over.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask, type World } from '../../test/support/engine.ts'
@@ -20,7 +23,7 @@ const finalEvents = (world: World, deploymentId: string): string[] =>
     .filter((event) => event.deploymentId === deploymentId && event.kind !== 'DEPLOYMENT_STARTED')
     .map((event) => event.kind)
 
-/** What must hold of a service of each kind once its deployment is through, whatever died meanwhile. */
+/** The expected result for a service of each kind after its deployment, whatever died meanwhile. */
 const throughOf: Partial<Record<Kind, (world: World, id: string, deploymentId: string) => Promise<boolean>>> = {
   async application(world, id, deploymentId) {
     if (JSON.stringify(await revisions(world, id)) !== JSON.stringify([deploymentId])) return false
@@ -37,7 +40,7 @@ const throughOf: Partial<Record<Kind, (world: World, id: string, deploymentId: s
   },
 }
 
-// The event list stands for the outbox here and does not roll back, so a cut transaction may leave one entry twice.
+// The event list replaces the outbox here and does not roll back, so a cut transaction may leave one entry twice.
 for (const kind of Object.keys(throughOf) as Kind[])
   for (const lateCut of [false, true])
     test(`a process that dies at any call to the world ${lateCut ? 'after' : 'before'} it happens loses and leaves nothing of its ${kind}`, async () => {
@@ -185,7 +188,7 @@ for (const lateCut of [false, true])
       if (survived) await dying.engine.stop()
       dying.power.off = true
       const next = await start(world)
-      // A statement that was under way at the death may renew the lease once more, which then runs out by itself.
+      // A statement in progress at the death may renew the lease once more, which then runs out by itself.
       await until(through, { timeoutMs: 60_000, what: `the run after the death at call ${calls}` })
       const runs = await world.database.query('select state from task_run')
       assert.deepEqual(runs, [{ state: 'SUCCEEDED' }], `call ${calls}`)
@@ -195,7 +198,7 @@ for (const lateCut of [false, true])
     }
   })
 
-/** Kills the process at every call of one request, and lets the next one go on; `check` looks at what came of it. */
+/** Kills the process at every call of one request, and lets the next one resume; `check` verifies the result. */
 const killEverywhere = async (
   world: World,
   lateCut: boolean,

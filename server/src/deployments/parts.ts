@@ -1,4 +1,4 @@
-/** What the deployment engine works with; wired once in wiring/services.ts. */
+/** The parts that the deployment engine works with; wired once in wiring/services.ts. */
 import type { Builder, GitSource } from '../builds/builder.ts'
 import type { Repositories } from '../builds/pushed/repositories.ts'
 import type { Clusters } from '../clusters/clusters.ts'
@@ -33,9 +33,9 @@ export interface EffectiveVariables {
   external?: readonly (ExternalReference & { value?: string })[]
   /** The same with these values, by the ids of their variables. */
   fill?(values: ReadonlyMap<string, string>): EffectiveVariables
-  /** What counts as the configuration where that is not the values: references to secrets outside. */
+  /** The texts that count as the configuration if not the values: references to external secrets. */
   asWritten?: Pick<EffectiveVariables, 'env' | 'files' | 'external'>
-  /** Keys without a value: what they refer to is not there. */
+  /** Keys without a value: their target does not exist. */
   leftOut?: readonly string[]
 }
 
@@ -62,9 +62,9 @@ export interface RegistryCredentials {
 }
 
 export interface ScaleTimes {
-  /** How long nobody asks for a service before it sleeps; 0: it never does. */
+  /** How long a service has no request before it sleeps; 0: it never does. */
   sleepAfterMs: number
-  /** For how long its instances use more, or less, than they should before there are more, or fewer. */
+  /** How long its instances use more, or less, than their target before there are more, or fewer. */
   upMs: number
   downMs: number
 }
@@ -74,13 +74,13 @@ export interface DeploymentParts {
   sealer: Sealer
   clusters: Clusters
   builder: Builder
-  /** Repositories of applications on this server itself; without them nobody can push to it. */
+  /** Repositories of applications on this server itself; without them pushes are refused. */
   repositories?: Pick<Repositories, 'intake'> | undefined
   enqueue: EnqueueDeploymentEvent
   kinds: readonly DeployableKind[]
   /**
-   * Everything each service sees now, resolved; read through `db` if the caller is in a transaction. With the commits
-   * that are being deployed, by service.
+   * All variables that each service sees now, resolved; read through `db` if the caller is in a transaction. With the
+   * commits that are being deployed, by service.
    */
   variables(
     serviceIds: readonly string[],
@@ -93,7 +93,7 @@ export interface DeploymentParts {
   gitCredentials(use: GitTokenUse): Promise<GitAccess>
   /** The address and login of a container registry; null if it was deleted. */
   registryCredentials(organizationId: string, registryId: string): Promise<RegistryCredentials | null>
-  /** What asks and tells git hosts; without it none is told of anything. */
+  /** For requests to git hosts; without it nothing is reported to them. */
   outbound?: Outbound | undefined
   /** Rejects with `OutboundRefused` for an address that nothing may be fetched from. */
   checkAddress(url: URL): Promise<unknown>
@@ -101,7 +101,7 @@ export interface DeploymentParts {
   databaseModules?: DatabaseModules | undefined
   /** Limits of one organization; defaults apply without it. */
   limits?: Limits | undefined
-  /** Ports of this machine for services; the usual range without it. */
+  /** Ports of this machine for services; the default range without it. */
   ports?: Omit<PortRoom, 'limits'> | undefined
   /** Whether there is room for images; without it there always is. */
   disk?: Pick<Disk, 'refuseDeploy' | 'refuseImage'> | undefined
@@ -109,21 +109,24 @@ export interface DeploymentParts {
   fingerprintKey: Buffer
   /** Environments being worked on in this process, by a deployment or the reconciler. */
   environmentLock: KeyedLock
-  /** How many deployments run at once on each cluster, beside the first ones of organizations that have none under way. */
+  /**
+   * How many deployments run at once on each cluster, besides the first ones of organizations that have none in
+   * progress.
+   */
   concurrency: number
   /** Whether a service needs a cluster that limits its volumes; `auto` without. */
   volumeSizes?: 'auto' | 'enforce' | undefined
-  /** How long a deployment waits for an engine that does not answer; the usual without. */
+  /** How long a deployment waits for an engine that does not answer; the default without it. */
   engineWaitMs?: number | undefined
-  /** Says which services are asked for; without it none sleeps. */
+  /** Reports requests to services; without it none sleeps. */
   router?: Pick<Router, 'wanted' | 'idle'> | undefined
-  /** When the number of a service's instances follows its use; as is usual without. */
+  /** When the number of a service's instances follows its use; the default times without it. */
   scaleTimes?: ScaleTimes | undefined
-  /** How often each repository is asked for new commits; 0: only after a git host has told of a push; default 60. */
+  /** How often each repository is polled for new commits; 0: only after a git host's delivery; default 60. */
   gitPollSeconds?: number | undefined
-  /** How often each image whose tag is followed is asked for; 0: never; default 300. */
+  /** How often each followed image tag is polled; 0: never; default 300. */
   imagePollSeconds?: number | undefined
-  /** After how many days orphans are removed; 0 or absent: never by themselves. */
+  /** After how many days orphans are removed; 0 or absent: never automatically. */
   orphanDays?: number | undefined
   /** True when no other control plane can work on this database: leases of a dead process end at once. */
   alone: boolean
@@ -133,7 +136,7 @@ export interface DeploymentParts {
   log: Log
 }
 
-/** What the resource of a kind provided; it is a bug if there is none. */
+/** The functions that the resource of a kind provides; it is a bug if there are none. */
 export const kindOf = (parts: Pick<DeploymentParts, 'kinds'>, kind: Kind): DeployableKind => {
   const found = parts.kinds.find((each) => each.kind === kind)
   if (found === undefined) throw new Error(`unknown service kind ${kind}`)

@@ -1,4 +1,4 @@
-/** A database that has lost services which run: their records on the cluster give the rows back. */
+/** A database that has lost running services: their records on the cluster restore the rows. */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
@@ -14,7 +14,7 @@ import { adoptServices, type FoundService } from './adopt-services.ts'
 const api = await startApi()
 const { call, database, runtime, engine, parts } = api
 
-/** Of the server that starts once the rows are back. */
+/** The server that starts once the rows are restored. */
 const next = api.another()
 after(() => next.stop())
 
@@ -66,7 +66,7 @@ const found = async ({ ids, environmentId }: { ids: string[]; environmentId: str
   )
 }
 
-/** As a copy of the database from before them has it. */
+/** As in a copy of the database from before they existed. */
 const lose = async ({ ids, projectId }: { ids: string[]; projectId: string }): Promise<void> => {
   await database.query('delete from node where id = $1', [projectId])
   await database.query(

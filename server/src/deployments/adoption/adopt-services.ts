@@ -1,8 +1,8 @@
 /**
- * Takes over services that run on a cluster and that the database does not know, or knows an older version of: from
- * the records on their instances and volumes (record.ts). Promises that a service is adopted whole or not at all, that
- * nothing that the database has newer is overwritten, and that nothing on the cluster is changed: the reconciler does
- * the rest. If the process dies here, environments adopted so far stay, and the same call adopts the others.
+ * Takes over services that run on a cluster and that the database does not know, or knows an older version of. Their
+ * records are on their instances and volumes (record.ts). Promises that a service is adopted whole or not at all, that
+ * newer rows of the database are not overwritten, and that nothing on the cluster is changed: the reconciler does the
+ * rest. If the process dies here, environments adopted so far stay, and the same call adopts the others.
  */
 import { keySql } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
@@ -14,19 +14,19 @@ import { reservedSql } from '../../store/reserved-hosts.ts'
 import { type Rows, readRecord, type ServiceRecord, UnusableRecord } from '../release/record.ts'
 import { insertMissing, updateOlder, withFreeNames, writeVariables } from './write-rows.ts'
 
-/** A service as a cluster has it. */
+/** A service found on a cluster. */
 export interface FoundService {
   organizationId: string
   environmentId: string
   serviceId: string
-  /** Of its instances and volumes, in any order; the newest one that can be read counts. */
+  /** From its instances and volumes, in any order; the newest readable one counts. */
   records: readonly string[]
-  /** How many instances of it run, or are to. */
+  /** How many instances of it run, or should run. */
   running: number
 }
 
 interface ServiceAdoption {
-  /** Ids of services that the database knows now as the cluster has them. */
+  /** Ids of services whose rows now match the cluster. */
   adopted: string[]
   left: { serviceId: string; reason: string }[]
 }
@@ -75,7 +75,7 @@ const moved = (row: Row, from: string, to: string): Row => {
   }
 }
 
-/** A cluster that was registered again is another row than the one that its record names. */
+/** A cluster that was registered again has another row than the one in the record. */
 const onFoundCluster = async (tx: Queryable, record: ServiceRecord, clusterKey: string): Promise<ServiceRecord> => {
   const { organizationId, projectId, environmentId, rows } = record
   const named = (nodeOf(record, environmentId, projectId)[0]?.spec as Row | undefined)?.cluster_id
@@ -92,7 +92,7 @@ const onFoundCluster = async (tx: Queryable, record: ServiceRecord, clusterKey: 
   return { ...record, rows: Object.fromEntries(tables) }
 }
 
-/** Its project and environment, which other services may have brought already; on the cluster that it was found on. */
+/** Its project and environment, unless other services have restored them already; on the cluster where it was found. */
 const writePlace = async (tx: Queryable, record: ServiceRecord, clusterKey: string): Promise<void> => {
   const { organizationId, projectId, environmentId } = record
   const [organization] = await tx.query(`select 1 from node where id = $1 and kind = 'organization'`, [organizationId])
@@ -106,14 +106,14 @@ const writePlace = async (tx: Queryable, record: ServiceRecord, clusterKey: stri
     [environmentId, projectId, organizationId, clusterKey],
   )
   if (place === undefined) throw new UnusableRecord('Its project or its cluster is not in the database.')
-  // What has a row again is nobody's orphan, whoever had one of this id removed from a cluster of theirs.
+  // A restored row is not an orphan, even if an id like it was removed from another cluster as one.
   await tx.query(`delete from deletion where id = any($1) and kind = 'ORPHAN'`, [[environmentId, record.serviceId]])
   await insertMissing(tx, 'deployment_stage', record.rows.deployment_stage)
 }
 
 const stateRow = ({ rows }: ServiceRecord) => rows.service_state?.[0] ?? {}
 
-/** What it runs, and that it runs it. */
+/** Its release, and that it runs. */
 const writeState = async (tx: Queryable, { serviceId, environmentId, releaseId }: ServiceRecord, running: number) => {
   const isRunning = running > 0
   await tx.query(
@@ -135,7 +135,7 @@ const writeState = async (tx: Queryable, { serviceId, environmentId, releaseId }
   )
 }
 
-/** Its deployment as one that succeeded, with a number that no other of its environment has. */
+/** Its deployment, recorded as a success, with a number that no other of its environment has. */
 const writeDeployment = async (tx: Queryable, { rows, environmentId, deploymentId }: ServiceRecord): Promise<void> => {
   const over = { state: 'SUCCEEDED', worker: null, lease_until: null, error: null, cancel_requested_at: null }
   for (const row of rows.deployment ?? []) {
@@ -169,7 +169,7 @@ const overlapsSql = (domain: string, organization: string): string =>
      and ('*.' || substr(${domain}, strpos(${domain}, '.') + 1) = d.domain
        or '*.' || substr(d.domain, strpos(d.domain, '.') + 1) = ${domain}))`
 
-/** Without the ports and hosts that another service has by now, or that nobody may have any more. */
+/** Without the ports and hosts that another service has by now, or that may not be used any more. */
 const writeService = async (tx: Queryable, record: ServiceRecord, running: number): Promise<void> => {
   const { rows, serviceId, environmentId } = record
   const service = await withFreeNames(tx, nodeOf(record, serviceId, environmentId))
@@ -200,10 +200,10 @@ const writeService = async (tx: Queryable, record: ServiceRecord, running: numbe
   await tx.query(`select pg_notify('slipway_routes', $1)`, [serviceId])
 }
 
-/** All of one environment together, for their variables refer to each other. */
+/** All of one environment together, because their variables refer to each other. */
 const adoptEnvironment = (parts: Parts, clusterKey: string, services: readonly Readable[]): Promise<void> =>
   parts.database.transaction(async (tx) => {
-    // The oldest first: what several records have is then brought up to date by the newest one.
+    // The oldest first: rows in several records end with the values of the newest one.
     const opened = services
       .map(({ record, found }) => ({ record: record.reveal(), running: found.running }))
       .toSorted((a, b) => (a.record.at < b.record.at ? -1 : 1))
@@ -247,7 +247,7 @@ export const adoptServices = async (
       await adoptEnvironment(parts, clusterKey, services)
       for (const { found: service } of services) adopted.push(service.serviceId)
     } catch {
-      // One that cannot be written must not keep its neighbours out.
+      // A service that cannot be written must not block the others of its environment.
       for (const service of services)
         await adoptEnvironment(parts, clusterKey, [service]).then(
           () => adopted.push(service.found.serviceId),

@@ -1,4 +1,4 @@
-/** Taking orphans back into the database, so that they are services again: from the records that they carry. */
+/** Takes orphans back into the database, so that they are services again: from their records. */
 import type { Cluster } from '../../clusters/clusters.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { Orphan } from '../reconcile/orphans.ts'
@@ -23,7 +23,7 @@ const find = async (cluster: Cluster, orphans: readonly Orphan[]): Promise<Found
     environmentId,
     serviceId: id,
     records: records.get(id) ?? [],
-    // A stop leaves none, so that one which has just died or only begins is to run.
+    // A stop leaves none, so a service whose instance has just died or only begins should run.
     running: found.instances.filter(({ state }) => state !== 'created' && state !== 'missing').length,
   }))
 }

@@ -1,6 +1,6 @@
 /**
- * What an operator chooses for a cluster whose database is older than what it finds, or one of two: from then on this
- * database is the one that the cluster is worked on by, and any other one holds.
+ * The operator's decision about a cluster whose database is older than the objects found there, or one of two copies:
+ * afterwards the cluster is managed from this database, and any other one is held.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { clearConflict } from '../../clusters/lines/rows.ts'
@@ -12,9 +12,9 @@ import { judgeIds, servicesIn } from '../reconcile/sweeps.ts'
 import { type Adoption, type AdoptionParts, adopt } from './adopt.ts'
 
 /**
- * adopt: orphans become services again where they can, and what was queued is canceled, because what runs is newer. ignore:
- * they run on, and are kept as ignored. remove: their deletion is recorded. In each case what the database knows is as
- * its rows say again.
+ * adopt: orphans become services again where possible, and queued deployments are canceled, because the running
+ * versions are newer. ignore: they keep running, and are listed as ignored. remove: their deletion is recorded. In
+ * each case the objects that the database knows are restored to its rows.
  */
 export const choices = ['adopt', 'ignore', 'remove'] as const
 export type Choice = (typeof choices)[number]
@@ -26,7 +26,7 @@ interface ResolveParts extends AdoptionParts {
 
 const deadlineMs = 60_000
 
-/** The orphans of a cluster as they are now. */
+/** The present orphans of a cluster. */
 const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
   const owned = await cluster.runtime.owned()
   const { unknown } = await judgeIds(parts, cluster.key, [...servicesIn(owned).keys(), ...owned.environments])
@@ -53,7 +53,7 @@ export const ignoreOrphans = async (tx: Queryable, cluster: string, ids: readonl
   return rows.map(({ id }) => id)
 }
 
-/** Rejects if the cluster does not answer: nothing is chosen then. */
+/** Rejects if the cluster does not answer: then nothing is decided. */
 export const resolveConflict = async (parts: ResolveParts, cluster: Cluster, choice: Choice): Promise<Adoption> => {
   const { key, line } = cluster
   const { database } = parts

@@ -1,4 +1,4 @@
-/** Rows of a record back into their tables: in statements that leave alone what is there and newer. */
+/** Writes rows of a record back into their tables: in statements that keep existing and newer rows. */
 import type { Queryable } from '../../store/database.ts'
 import type { Rows } from '../release/record.ts'
 
@@ -22,7 +22,7 @@ const sharedColumns = async (tx: Queryable, table: string, rows: readonly Row[])
   return Object.keys(rows[0] ?? {}).filter((name) => known.has(name))
 }
 
-/** Writes those that are missing; whatever collides with another row is left out. `where` is SQL over the row `r`. */
+/** Inserts missing rows; rows that collide with another one are left out. `where` is SQL over the row `r`. */
 export const insertMissing = async (
   tx: Queryable,
   table: string,
@@ -38,7 +38,7 @@ export const insertMissing = async (
   )
 }
 
-/** Brings those that are there, and were written before those of the record, up to date. */
+/** Updates existing rows that were written before those of the record. */
 export const updateOlder = async (
   tx: Queryable,
   table: 'node' | 'variable',
@@ -53,7 +53,7 @@ export const updateOlder = async (
   )
 }
 
-/** Variables in an order in which each finds what it refers to; an alias of what is not there is left out. */
+/** Variables in an order in which their targets come first; an alias without its target is left out. */
 export const writeVariables = async (tx: Queryable, all: readonly Rows[]): Promise<void> => {
   const parents = 'exists (select from node where id = r.parent_id)'
   for (const { variable } of all) {

@@ -32,7 +32,7 @@ test('a chart is packed again from its files alone, and the same files make the 
   await assert.rejects(packChart([]), /no Chart\.yaml/)
 })
 
-test('whatever is no plain file of one folder, or more than may be, is refused in a sentence', async () => {
+test('anything but plain files of one folder, or more than allowed, is refused in a sentence', async () => {
   const nested = await archiveOf([[{ name: 'a/../../../etc/passwd' }, 'x']])
   const cases: [Buffer | Promise<Buffer>, RegExp][] = [
     [archiveOf([facts, [{ name: 'shop/../../etc/passwd' }, 'x']]), /leaves its folder/],

@@ -1,7 +1,6 @@
 /**
- * Archives of charts, which strangers make: read within limits, and packed again from plain files alone, so that what
- * helm is given has no links, no paths that lead elsewhere and no more than was counted. The same files make the same
- * archive.
+ * Archives of charts, which are untrusted: read within limits, and packed again from plain files alone, so that helm
+ * gets no links, no paths that leave the folder and no more than was counted. The same files make the same archive.
  */
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
@@ -16,18 +15,18 @@ export interface ChartFile {
   content: Buffer
 }
 
-/** Helm keeps a chart with its release in a secret, which holds 1 MiB: what is much larger cannot be installed. */
+/** Helm stores a chart with its release in a secret, which may have 1 MiB: a much larger one cannot be installed. */
 export const maxArchiveBytes = 4 << 20
 export const maxChartBytes = 20 << 20
 export const maxChartFiles = 2000
-/** Of charts in charts in charts. */
+/** Nesting of charts within charts. */
 const deepest = 4
 
 const refuse = (message: string): never => {
   throw new DeploymentError('chart_refused', message)
 }
 
-/** Counts what a chart has, charts inside it included. */
+/** Counts the content of a chart, charts inside it included. */
 interface Room {
   files: number
   bytes: number
@@ -83,7 +82,7 @@ const readFiles = async (archive: Buffer, room: Room, depth: number): Promise<Ch
   return checkInner(files, room, depth)
 }
 
-/** Archives of charts that it depends on are packed again as it is. */
+/** Archives of charts that it depends on are packed again in the same way. */
 const checkInner = async (files: readonly ChartFile[], room: Room, depth: number): Promise<ChartFile[]> => {
   const all: ChartFile[] = []
   for (const { path, content } of files)

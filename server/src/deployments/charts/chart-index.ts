@@ -53,7 +53,7 @@ const indentOf = (line: string): number => line.length - line.trimStart().length
 
 const unquote = (text: string): string => /^(['"])(.*)\1$/.exec(text)?.[2] ?? text
 
-/** A comment begins at a number sign behind a space. In time linear in the text, as everything here. */
+/** A comment begins at a number sign after a space. Linear in the text, as everything here. */
 const withoutComment = (text: string): string => {
   let at = text.indexOf('#')
   while (at > 0 && !/\s/.test(text[at - 1]!)) at = text.indexOf('#', at + 1)
@@ -85,7 +85,7 @@ const fromJson = (text: string): ChartVersions[] | null => {
   return charts
 }
 
-/** Goes past the first line of this form; false if there is none. */
+/** Skips to the line after the first one of this form; false if there is none. */
 const skipTo = (lines: Iterator<string>, form: RegExp): boolean => {
   for (let next = lines.next(); next.done !== true; next = lines.next()) if (form.test(next.value)) return true
   return false
@@ -125,7 +125,7 @@ const fromYaml = (text: string): ChartVersions[] | null => {
   return charts
 }
 
-/** Null for what is not an index; throws a `ForeignTextError` for one that exceeds a limit. */
+/** Null for a text that is not an index; throws a `ForeignTextError` for one that exceeds a limit. */
 export const parseChartIndex = (text: string): ChartVersions[] | null => {
   try {
     return text.trimStart().startsWith('{') ? fromJson(text) : fromYaml(text)
@@ -139,7 +139,7 @@ export const parseChartIndex = (text: string): ChartVersions[] | null => {
 export interface ChartPlace {
   /** As they are written: relative to the index, or anywhere. */
   urls: string[]
-  /** Of the archive, 64 hex digits; null where the index does not tell. */
+  /** Digest of the archive, 64 hex digits; null if the index has none. */
   digest: string | null
 }
 

@@ -1,14 +1,14 @@
-/** The thread that reads indexes of chart repositories: what they list, or where one version of a chart is. */
+/** The thread that reads indexes of chart repositories: their charts, or where one version of a chart is. */
 import { serveReads } from '../../lib/foreign-text/serve-reads.ts'
 import { type ChartPlace, type ChartVersions, findChart, parseChartIndex } from './chart-index.ts'
 
-/** `chart`: of a list, the only one that is wanted, if any. `version`: where that one is. */
+/** `chart`: the only one to list, if any. `version`: the one whose place is wanted. */
 export interface IndexJob {
   chart: string | undefined
   version: string | null
 }
 
-/** `charts`: null for what is not an index. `place`: null if the index does not list it. */
+/** `charts`: null for a text that is not an index. `place`: null if the index does not list it. */
 export interface IndexRead {
   charts: ChartVersions[] | null
   place: ChartPlace | null

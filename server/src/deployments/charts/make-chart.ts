@@ -1,4 +1,6 @@
-/** The chart of a deployment: fetched with its values, variables put in. What it was is frozen with the release. */
+/**
+ * The chart of a deployment: fetched with its values, in which variables are replaced. It is frozen with the release.
+ */
 import { createHash } from 'node:crypto'
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -24,7 +26,7 @@ type Variables = Pick<EffectiveVariables, 'env'>
 type FetchParts = Pick<DeploymentParts, 'database' | 'sealer' | 'outbound' | 'builder' | 'gitCredentials'>
 
 const minute = 60_000
-/** Helm repositories may be slow; what they send is small. */
+/** Helm repositories may be slow; their charts are small. */
 const fetchDeadlineMs = 9 * minute
 
 /** A chart as it was fetched; `commit` is null for one of a repository of charts. */
@@ -114,7 +116,7 @@ const readValuesFiles = async (
 const pairsWith = (pairs: ChartSource['set'], { env }: Variables, room: ValuesRoom): ChartSource['set'] =>
   pairs.map(([path, value]) => [path, withVariables(value, env, room)])
 
-/** The values files in their order, and the single values as a last one: variables put in. */
+/** The values files in their order, and the single values as a last one: with variables replaced. */
 const writeValues = (texts: readonly string[], source: ChartSource, variables: Variables): string[] => {
   const room = valuesRoom()
   const files = [...texts, ...source.rawValues].map((text) => withVariables(text, variables.env, room))
@@ -130,7 +132,7 @@ const writeValues = (texts: readonly string[], source: ChartSource, variables: V
   return all
 }
 
-/** All that helm is given. Rejects with a `DeploymentError`. */
+/** The complete input for helm. Rejects with a `DeploymentError`. */
 export const readChart = async (
   fetching: Fetching,
   source: ChartSource,
@@ -144,7 +146,7 @@ export const readChart = async (
   return { fetched, content: { archive: fetched.archive.toString('base64'), values } }
 }
 
-/** A redeploy keeps the deployed version of what did not change since. */
+/** A redeploy keeps the deployed version of parts that have not changed since. */
 const deployedVersion = (
   { service }: ServiceRun,
   source: ChartSource,
@@ -162,7 +164,7 @@ const clean = <T extends object>(value: T) =>
     [Name in keyof T]?: NonNullable<T[Name]>
   }
 
-/** Fetched anew by a process that goes on: only what is frozen is kept. */
+/** Fetched anew by a process that resumes: only the frozen content is kept. */
 export const makeChart = async (
   run: ServiceRun,
   source: ChartSource,
@@ -179,13 +181,13 @@ export const makeChart = async (
     const version = deployedVersion(run, source, current)
     const { fetched, content } = await readChart(fetching, source, version, readVariables)
     say(`The chart has ${Math.ceil(fetched.archive.length / 1024)} KiB, with ${content.values.length} files of values.`)
-    // By it releases are told from each other, which may differ in nothing but these files.
+    // It distinguishes releases that may differ only in these files.
     const mark = createHash('sha256').update(JSON.stringify(content.values)).digest('hex').slice(0, 12)
     const image = source.valuesFiles === null ? fetched.name : `${fetched.name} with values ${mark}`
     return { image, commit: fetched.commit, source: null, chart: content }
   })
 }
 
-/** The values that a chart has by itself: its `values.yaml`; empty without one. */
+/** The default values of a chart: its `values.yaml`; empty without one. */
 export const defaultValuesOf = async ({ archive }: Pick<FetchedChart, 'archive'>): Promise<string> =>
   (await fileOfChart(archive, 'values.yaml')) ?? ''

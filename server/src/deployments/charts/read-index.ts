@@ -1,6 +1,6 @@
 /**
- * Reads indexes of chart repositories, in a thread. Promises that an organization has one index in memory at a time, however
- * many it asks for: they are large, and belong to whoever has the repository.
+ * Reads indexes of chart repositories, in a thread. Promises that an organization has one index in memory at a time,
+ * however many it requests: they are large and untrusted.
  */
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -33,7 +33,10 @@ const read = (owner: string, fetch: () => Promise<Buffer>, job: IndexJob, signal
     throw error instanceof ForeignTextError ? tooLargeIndex(error.message) : error
   })
 
-/** What an index lists, or of one chart alone; null for what is not an index. `fetch` is called when it is its turn. */
+/**
+ * The charts in an index, or one chart alone; null for a text that is not an index. `fetch` is called when its turn
+ * comes.
+ */
 export const listIndex = async (
   owner: string,
   fetch: () => Promise<Buffer>,

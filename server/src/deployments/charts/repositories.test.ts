@@ -34,7 +34,7 @@ const client = (path = '/charts') =>
   createChartRepositoryClient(outbound, { owner: 'x', isRegistry: false, url: new URL(origin + path), login }, never)
 const serve = (path: string, text: string | Buffer) => answers.set(path, (_, response) => response.end(text))
 
-test('an index tells where one version of a chart is, in YAML and in JSON', () => {
+test('an index says where one version of a chart is, in YAML and in JSON', () => {
   const place = { urls: ['shop-1.0.0.tgz'], digest }
   assert.deepEqual(findChart(indexWith('shop-1.0.0.tgz', `    digest: ${digest}\n`), 'shop', '1.0.0'), place)
   const item = { version: '1.0.0', urls: ['shop-1.0.0.tgz', 7], digest: `sha256:${digest}` }

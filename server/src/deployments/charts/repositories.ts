@@ -1,7 +1,7 @@
 /**
- * Chart repositories: what they list, and the archive of one version of a chart, by HTTP or from a registry (OCI).
- * Promises that a login goes only to the repository itself, and only over https or inside this machine's network; that
- * every hop passes the policy for outgoing requests; that an archive is the one of its digest.
+ * Chart repositories: their charts, and the archive of one version of a chart, by HTTP or from a registry (OCI).
+ * Promises that a login is sent only to the repository itself, and only over https or inside this machine's network;
+ * that every hop passes the policy for outgoing requests; that an archive has the expected digest.
  */
 import { createHash } from 'node:crypto'
 import { createRegistryClient, RegistryError } from '../../lib/docker/docker-registry.ts'
@@ -27,7 +27,7 @@ import type { ChartPlace, ChartVersions } from './chart-index.ts'
 import { findInIndex, listIndex, tooLargeIndex } from './read-index.ts'
 
 export interface ChartRepository {
-  /** The organization whose repository it is. */
+  /** The organization that owns the repository. */
   owner: string
   /** Whether it is a registry (OCI). */
   isRegistry: boolean
@@ -38,7 +38,7 @@ export interface ChartRepository {
 
 /** All reject with a `DeploymentError`: `repository_unreachable`, `repository_denied`, `repository_answer`, `repository_too_large`, `chart_missing`. */
 export interface ChartRepositoryClient {
-  /** What its index lists; of a registry the versions of the named chart, for it does not list its charts. */
+  /** The charts in its index; for a registry the versions of the named chart, because it does not list its charts. */
   list(chart: string | undefined): Promise<ChartVersions[]>
   /** The archive, as it was sent. */
   fetch(chart: string, version: string): Promise<Buffer>

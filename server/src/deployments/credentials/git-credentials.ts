@@ -9,7 +9,7 @@ import type { Sealer } from '../../store/keys/seal.ts'
 import type { GitAccess, GitTokenUse } from '../parts.ts'
 import { originOf, reaches, reachSql, type TokenReach } from './origins.ts'
 
-// What each kind of host expects as the user for a token.
+// The user that each kind of host expects with a token.
 const users: Record<string, string> = { GITHUB: 'x-access-token', GITLAB: 'oauth2', BITBUCKET: 'x-token-auth' }
 
 interface TokenRow {
@@ -38,7 +38,7 @@ const tokenSql = `select t.name, t.spec ->> 'type' as type, t.spec ->> 'workspac
 const warningOf = ({ name, expiry, expiresSoon }: TokenRow): string | null =>
   expiresSoon ? `The git token ${name} expires on ${expiry}: replace it before then, or deployments will fail.` : null
 
-/** What is said where a token may not go. */
+/** The refusal for a repository that a token may not be used for. */
 export const tokenElsewhere = (name: string): string =>
   `The git token ${name} is not for the address of this repository: an administrator of the organization can add its origin to repository_origins of the token.`
 

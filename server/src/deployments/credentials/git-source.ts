@@ -1,4 +1,4 @@
-/** A service's repository for a builder: whose it is, and with which credentials it is read. */
+/** A service's repository for a builder: its owner, and the credentials with which it is read. */
 import type { GitSource } from '../../builds/builder.ts'
 import type { BuildSpec } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'

@@ -17,7 +17,7 @@ test('an origin is a scheme, a host and a port; nothing but http has one', () =>
   ]
   for (const [url, origin] of cases) assert.equal(originOf(url), origin, url)
   assert.deepEqual(usualOrigins('https://api.github.com'), ['https://github.com'])
-  // Whose name begins with `api.` is nobody's other name.
+  // A name that begins with `api.` has no other form.
   assert.deepEqual(usualOrigins('https://api.git.example/v1'), ['https://api.git.example'])
   const reach = { origins: ['https://git.example'], urls: ['https://other.example/a.git'] }
   assert.ok(reaches(reach, 'https://git.example/any') && reaches(reach, 'https://other.example/a.git'))

@@ -1,7 +1,7 @@
 /**
  * Where a git token may be sent: the origins (scheme, host and port) of repositories that its row lists, and single
  * repositories elsewhere that an administrator of the organization has used it for. Pure. A token is an HTTP password:
- * it never goes over ssh, and an address such as `git@host:` reaches nothing with it.
+ * it is never sent over ssh, and an address such as `git@host:` cannot use it.
  */
 
 /** Hosts whose API has an origin of its own. */
@@ -24,7 +24,7 @@ export const usualOrigins = (apiUrl: string): string[] => {
 /** The two lists of a token's row. */
 export interface TokenReach {
   origins: readonly string[]
-  /** Of repositories elsewhere. */
+  /** For repositories elsewhere. */
   urls: readonly string[]
 }
 

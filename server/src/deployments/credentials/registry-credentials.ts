@@ -17,7 +17,7 @@ interface RegistryRow {
   sealed: Record<string, string>
 }
 
-/** Who logs in, and which of the secrets is the password. */
+/** The user name, and which of the secrets is the password. */
 type Login = (config: RegistryRow['config'], opened: string) => string
 
 interface Way {
@@ -43,7 +43,7 @@ const ways: Record<string, Way> = {
 
 const usual: Way = { secret: 'password', username: ({ username }) => String(username ?? '') }
 
-/** Logins that only a cloud provider's own service issues, for some hours each. */
+/** Logins that only a cloud provider's own service issues, valid for some hours each. */
 const needsProvider: Record<string, string> = {
   ECR: 'AWS',
   AZURE_CR: 'Azure',
@@ -53,7 +53,7 @@ const needsProvider: Record<string, string> = {
 const impossibleLogin = (provider: string): string =>
   `Logging in to this registry requires credentials issued by ${provider}, which this server cannot request: set a user name and a password, or use a registry of another kind.`
 
-/** How deployments log in to a registry with this configuration; `has` tells which of its secrets are set. */
+/** How deployments log in to a registry with this configuration; `has` returns which of its secrets are set. */
 export const loginStateOf = (
   kind: string,
   config: RegistryRow['config'],

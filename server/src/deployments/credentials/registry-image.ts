@@ -16,7 +16,7 @@ const hub = 'docker.io'
 export const repositoryOf = (url: string | null, name: string): string => {
   const host = url === null ? hub : new URL(url).host
   if (!isHub(host)) return `${host}/${name}`
-  // Images that this server built have names of this form on the engine, whoever owns them.
+  // Images that this server built have names of this form on the engine, for any organization.
   if (name.startsWith('slipway/'))
     throw new DeploymentError(
       'image_missing',

@@ -10,14 +10,14 @@ import type { Source } from '../deployments.ts'
 
 export type ModuleSource = Extract<Source, { from: 'module' }>
 
-/** What a release's version is called. */
+/** The name of a release's version. */
 export const moduleName = ({ provider, type }: ModuleSource): string => `module ${provider} ${type}`
 
-/** Why a deploy cannot be: the operator has no such module; null when there is one. */
+/** Why a deploy is impossible: the operator has no such module; null if there is one. */
 export const moduleRefusal = (modules: DatabaseModules | undefined, { provider, type }: ModuleSource): string | null =>
   databaseModuleOf(modules, provider, type) === null ? noDatabaseModule(provider, type) : null
 
-/** Why what a module makes cannot be stopped; null when it can, and for what no module makes. */
+/** Why a service made by a module cannot be stopped; null if it can, and for other services. */
 export const moduleStopRefusal = (modules: DatabaseModules | undefined, source: Source): string | null => {
   if (source.from !== 'module') return null
   const module = databaseModuleOf(modules, source.provider, source.type)

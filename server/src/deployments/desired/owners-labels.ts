@@ -1,7 +1,7 @@
 /**
- * The labels that a service's owners want on its containers: of its groups of annotations and of labels, in this order,
- * where a later one of the same key counts. In SQL, as they are part of what is read of a configuration; a service
- * without groups is read as it is.
+ * The labels that a service's owners want on its containers: from its groups of annotations and of labels, in this
+ * order; of equal keys the last counts. In SQL, as part of reading a configuration; a service without groups is read
+ * unchanged.
  */
 
 const field = 'owners_labels'
@@ -12,7 +12,7 @@ const pairsSql = (node: string, kind: 'annotations' | 'labels', order: number): 
      join node g on g.id = (w.item ->> 'id')::uuid and g.organization_id = ${node}.organization_id,
      jsonb_array_elements(g.spec -> '${kind}') with ordinality p (pair, n)`
 
-/** A configuration with what `ownersLabelsIn` finds in it. */
+/** A configuration together with the field that `ownersLabelsIn` reads. */
 export const specSql = (node: string): string =>
   `case when coalesce(${node}.spec -> 'labels_groups', '[]') = '[]' and coalesce(${node}.spec -> 'annotations_groups', '[]') = '[]'
     then ${node}.spec else ${node}.spec || jsonb_build_object('${field}', (

@@ -9,7 +9,7 @@ export interface TaskToRun {
   event: TaskEvent
 }
 
-/** The task that an event runs, of several the one of this name; null when none does. */
+/** The task that an event runs, of several the one of this name; null if none does. */
 export const taskFor = (tasks: Tasks | undefined, event: TaskEvent, name?: string): TaskToRun | null => {
   const found = Object.entries(tasks ?? {}).find(
     ([own, { on }]) => on[event] !== undefined && (name === undefined || own === name),
@@ -32,7 +32,7 @@ export const tasksIn = (
     : { tasks, isAlone: isAlone({ ...kind.workload(spec), tasks }) }
 }
 
-/** What a deploy runs of the tasks of a service: those beside instances only when their event is forced. */
+/** The task that a deploy runs: one in addition to instances only if its event is forced. */
 export const eventTask = (
   kind: Pick<DeployableKind, 'tasks' | 'workload'>,
   { spec, requested }: { spec: Record<string, unknown>; requested: Pick<ServiceRequest, 'forceEvent' | 'task'> },
@@ -47,6 +47,6 @@ export const eventTask = (
 export const isAloneSql = (workload: string): string =>
   `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
 
-/** When each task runs by the clock. */
+/** The schedule of each task. */
 export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
   Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))

@@ -1,7 +1,7 @@
 import type { DeployableKind } from '../deployments.ts'
 import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
 
-/** Everything that a service sees, as of now; of what is in a secret manager, the reference. */
+/** All variables that a service sees now; for those in a secret manager, the reference. */
 const variablesNow = async (
   parts: Pick<DeploymentParts, 'variables'>,
   serviceId: string,
@@ -11,7 +11,7 @@ const variablesNow = async (
   return (await parts.variables([serviceId], undefined, commits)).get(serviceId)!
 }
 
-/** Puts values in place of references to secret managers. */
+/** Replaces references to secret managers with values. */
 export type Fill = (variables: EffectiveVariables) => Promise<EffectiveVariables>
 
 type SealedFields = Readonly<Record<string, string>>
@@ -41,7 +41,7 @@ const openSealed = async (
   return openFields(parts, organizationId, serviceId, row?.sealed ?? {})
 }
 
-/** Variables with the files that a kind makes of the row beside them; `sealed` where the row was read already. */
+/** Variables with the files that a kind makes from the row; `sealed` if the row was read already. */
 export const withOwnFiles = async (
   parts: Pick<DeploymentParts, 'database' | 'sealer'>,
   kind: DeployableKind,
@@ -65,8 +65,8 @@ export const withOwnFiles = async (
 }
 
 /**
- * What runs gets: the variables that a service sees, or what its kind says. `commitId` is what is being deployed. Secrets
- * of managers outside are left as references without `fill`.
+ * The environment of a service's programs: the variables that it sees, or its kind's own. `commitId` is the one being
+ * deployed. Without `fill`, secrets of external managers stay references.
  */
 export const environmentNow = async (
   parts: Pick<DeploymentParts, 'variables' | 'database' | 'sealer'>,

@@ -32,7 +32,7 @@ const variables = (env: Record<string, string>, scope = 'APPLICATION') => ({
   origins: Object.fromEntries(Object.keys(env).map((name) => [name, { scope }])),
 })
 
-test('a fingerprint tells equal from different, whatever the order of keys', () => {
+test('a fingerprint is equal exactly for equal configurations, whatever the order of keys', () => {
   const base = fingerprint(key, build, spec, variables({ A: '1', B: '2' }))
   assert.equal(fingerprint(key, { ...build }, { ...spec }, variables({ B: '2', A: '1' })), base)
   const different = [

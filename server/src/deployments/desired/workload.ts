@@ -1,5 +1,5 @@
 /**
- * From a service's configuration and resolved variables to what should run, and to the fingerprint that shows whether
+ * From a service's configuration and resolved variables to its workload, and to the fingerprint that shows whether
  * that has changed. Pure, except for the key of the fingerprint.
  */
 import { createHmac } from 'node:crypto'
@@ -10,15 +10,15 @@ import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSp
 import type { EffectiveVariables } from '../parts.ts'
 import { ownersLabelsIn } from './owners-labels.ts'
 
-/** What a release keeps in the open; the environment is sealed beside it. */
+/** The part of a release that is stored in clear text; the environment is sealed. */
 export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart' | 'app'> & {
-  /** Its content is sealed beside it. */
+  /** Its content is sealed. */
   chart?: ChartSettings
   /** The same. */
   app?: AppSettings
-  /** What it runs to an end. */
+  /** The tasks that it runs. */
   tasks?: Tasks
-  /** What its image was to be made from; releases of earlier versions do not tell. */
+  /** The source of its image; absent in releases of earlier versions. */
   from?: Source
 }
 
@@ -30,15 +30,15 @@ export const freezeWorkload = (
   from: Source,
 ): FrozenWorkload => ({ ...ids, ...spec, from })
 
-/** What a release is made of that has no image. */
+/** The content of a release that has no image. */
 export interface SealedContent {
   chart?: ChartContent | undefined
   app?: AppContent | undefined
 }
 
 /**
- * It is what a chart or an app makes, whose images are the cluster's business, or what a module makes, for each run of
- * which the image of the tool is held.
+ * It is made by a chart or an app, whose images are the cluster's concern, or by a module, whose tool's image is
+ * pulled for each run.
  */
 export const hasNoImage = ({ chart, app, from }: Pick<FrozenWorkload, 'chart' | 'app' | 'from'>): boolean =>
   chart !== undefined || app !== undefined || from?.from === 'module'
@@ -66,7 +66,7 @@ export const canonical = (value: unknown): string =>
       : inner,
   )
 
-/** As it has always been written down, so that an update of ours makes nothing out of date. */
+/** In the form that was always stored, so that an update of Slipway makes no service out of date. */
 const counted = ({ tasks = {}, eagerReadiness: _, withoutRoot: __, ...rest }: Wanted): object => {
   const { [mainTask]: task, ...named } = tasks
   return {
@@ -77,9 +77,9 @@ const counted = ({ tasks = {}, eagerReadiness: _, withoutRoot: __, ...rest }: Wa
 }
 
 /**
- * Fingerprint of what a deployment uses: source asked for, configuration and variables. Built-in variables count only
- * where one of the user's refers to them: a new sibling's host name alone makes nothing out of date. Keyed, because
- * secrets of few bits could be guessed from a plain hash.
+ * Fingerprint of everything that a deployment uses: requested source, configuration and variables. Built-in variables
+ * count only if one of the user's refers to them: a new service's host name alone makes nothing out of date. Keyed,
+ * because secrets of few bits could be guessed from a plain hash.
  */
 export const fingerprint = (
   key: Buffer,
@@ -108,7 +108,7 @@ export const dnsLabel = (name: string): string =>
 export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
-/** All that a kind makes of a configuration. */
+/** Everything that a kind makes from a configuration. */
 export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => {
   const tasks = kind.tasks?.(spec)
   const own = { ...kind.workload(spec), ...ownersLabelsIn(spec) }

@@ -1,4 +1,4 @@
-/** Reads what git hosts answer: nothing is assumed to have its form. Pure. */
+/** Reads answers of git hosts: nothing is assumed to have its form. Pure. */
 import { at } from '../../lib/foreign-text/fields.ts'
 
 /** An id: hosts have numbers and texts. */

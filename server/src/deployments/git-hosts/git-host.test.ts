@@ -1,4 +1,4 @@
-/** What git hosts can answer, and what we believe of it. */
+/** Possible answers of git hosts, and the parts of them that we accept. */
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { type TestContext, test } from 'node:test'
@@ -45,7 +45,7 @@ for (const name of apiNames)
     }
   })
 
-/** A host that sends the same for whatever it is asked. */
+/** A host that gives the same answer to every request. */
 const saying = async (t: TestContext, body: () => string) => {
   const server = createServer((_, response) => response.end(body())).listen(0, '127.0.0.1')
   await new Promise((done) => server.once('listening', done))

@@ -1,6 +1,6 @@
 /**
- * The git host of a repository, as its git token opens it. A repository whose host is not that of its token, or that has
- * none, has no git host for us: nothing is told to it and nothing asked of it.
+ * The git host of a repository, as its git token opens it. A repository without a token, or at another host than its
+ * token's, has no git host for us: nothing is reported to it and nothing asked from it.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
@@ -23,7 +23,7 @@ import { askHost, GitHostError, type HostRequest, type HostToken } from './reque
 
 export { GitHostError } from './request.ts'
 
-/** What asks a git host works with. */
+/** The parts that requests to a git host need. */
 interface HostParts {
   database: Database
   sealer: Sealer
@@ -33,23 +33,23 @@ interface HostParts {
 export interface GitHost {
   kind: HostKind
   tell(status: CommitStatus, signal: AbortSignal): Promise<void>
-  /** Sees to it that the host calls this address, once, with this secret. */
+  /** Makes the host call this address, once per event, with this secret. */
   hook(url: string, secret: string, signal: AbortSignal): Promise<void>
-  /** Those that are open; not complete if they are more than are looked at. */
+  /** The open ones; not complete if there are more than are read. */
   pullRequests(signal: AbortSignal): Promise<{ requests: PullRequest[]; isComplete: boolean }>
-  /** Writes the comment that has the mark, or changes it. */
+  /** Writes the comment that has the mark, or changes the existing one. */
   comment(number: number, mark: string, text: string, signal: AbortSignal): Promise<void>
 }
 
 const maxPages = 17
 
-/** Gitea and Forgejo have no type of token of their own; their API has a path of its own. */
+/** Gitea and Forgejo have no type of token of their own; their API has its own path. */
 const kindOf = (type: string, apiUrl: string): HostKind | null => {
   if (type === 'GITHUB' && new URL(apiUrl).pathname.endsWith('/api/v1')) return 'GITEA'
   return type in forms ? (type as HostKind) : null
 }
 
-/** '' for one that cannot be read. */
+/** '' for one that cannot be decoded. */
 const pathOf = ({ pathname }: URL): string => {
   try {
     return decodeURIComponent(pathname).replace(/^\/+|(\.git)?\/*$/g, '')
@@ -99,7 +99,7 @@ const distinct = (requests: readonly PullRequest[]): PullRequest[] => [
   ...new Map(requests.map((each) => [each.number, each])).values(),
 ]
 
-/** Page after page, up to the one with what is looked for, if any. */
+/** Page after page, up to the one that contains the wanted item, if any. */
 const readPages = async <T>(
   { perPage, read }: { perPage: number; read(value: unknown): T[] },
   ask: (page: number) => Promise<unknown>,
@@ -137,7 +137,7 @@ const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: 
         first === undefined ? hooks.make(repository, url, secret) : hooks.change(repository, first.id, url, secret),
         signal,
       )
-      // Two that came at the same time have made two; one that died may have left one.
+      // Two concurrent calls may have made two; one that died may have left one.
       const [, ...others] = (await read()).toSorted((a, b) => (a.id < b.id ? -1 : 1))
       for (const { id } of others) await send(hooks.remove(repository, id), signal, [404])
     },
@@ -160,7 +160,7 @@ const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: 
       )
       const own = found.find(isOwn)
       if (own?.text === text) return
-      // Another one each time would bury them all.
+      // Another one each time would flood the request with comments.
       if (own === undefined && !isComplete) throw new GitHostError('refused', 'There are too many comments already.')
       await send(
         own === undefined ? comments.make(repository, number, text) : comments.change(repository, number, own.id, text),

@@ -1,6 +1,7 @@
 /**
- * What each kind of git host is asked for, and how: statuses of commits, webhooks, pull requests and their comments.
- * Pure; `git-host.ts` asks. Public shapes of docs.github.com, docs.gitlab.com, developer.atlassian.com, docs.gitea.com.
+ * The requests to each kind of git host: statuses of commits, webhooks, pull requests and their comments. Pure;
+ * `git-host.ts` sends them. Public shapes of docs.github.com, docs.gitlab.com, developer.atlassian.com,
+ * docs.gitea.com.
  */
 import { at, isObject, type Json, listOf, textAt } from '../../lib/foreign-text/fields.ts'
 import { idAt } from './answers.ts'
@@ -15,10 +16,10 @@ export interface CommitStatus {
   state: CommitState
   /** At most 40 characters: the same for all statuses of a service. */
   key: string
-  /** What people read. */
+  /** The text for people. */
   name: string
   description: string
-  /** Where what was deployed answers; null if it does not. */
+  /** The public address of the deployed service; null if it has none. */
   url: string | null
 }
 
@@ -32,7 +33,7 @@ export interface PullRequest {
   number: number
   title: string
   url: string
-  /** Its branch, and the one that it is to be merged into. */
+  /** Its branch, and its target branch. */
   branch: string
   base: string
   /** Its branch is in another repository. */
@@ -46,7 +47,7 @@ export interface Comment {
 
 export interface HostForm {
   status(repository: string, status: CommitStatus): HostRequest
-  /** Answers of a host that has the status already. */
+  /** Statuses with which a host answers that it has the status already. */
   hasStatus: readonly number[]
   hooks: {
     list(repository: string): string
@@ -74,10 +75,10 @@ const repos = (repository: string): string => `/repos/${encodeAll(repository)}`
 const projects = (repository: string): string => `/projects/${encodeURIComponent(repository)}`
 const repositories = (repository: string): string => `/repositories/${encodeAll(repository)}`
 
-/** Texts of strangers are in both: a page of the longest ones has two megabytes. */
+/** Both contain untrusted texts: a page of the longest ones has two megabytes. */
 const textsPerPage = 30
 
-/** In the database. */
+/** The largest in the database. */
 const maxNumber = 2 ** 31 - 1
 
 const numbered = (value: unknown, name: string): number => {
@@ -95,7 +96,7 @@ const pulls = (value: unknown): PullRequest[] =>
       url: textAt(each, 'html_url'),
       branch: textAt(each, 'head', 'ref'),
       base: textAt(each, 'base', 'ref'),
-      // A fork that was deleted has no repository any more.
+      // A deleted fork has no repository any more.
       isFork:
         textAt(each, 'head', 'repo', 'full_name').toLowerCase() !==
         (textAt(each, 'base', 'repo', 'full_name').toLowerCase() || '?'),
@@ -110,7 +111,7 @@ const hookLikeGithub = (url: string, secret: string): Json => ({
   config: { url, secret, content_type: 'json' },
 })
 
-/** GitHub's, which Gitea and Forgejo have taken over in most places. */
+/** GitHub's API, which Gitea and Forgejo implement in most places. */
 const likeGithub = (
   more: Json,
   count: 'per_page' | 'limit',
@@ -170,7 +171,7 @@ const gitlabHook = (url: string, token: string): Json => ({
 })
 
 const gitlab: HostForm = {
-  // It refuses to go from a state to the same one.
+  // It refuses a change from a state to the same one.
   hasStatus: [400],
   status: (repository, { commitId, state, name, description, url }) => ({
     method: 'POST',
@@ -234,7 +235,7 @@ const bitbucket: HostForm = {
     path: `${repositories(repository)}/commit/${commitId}/statuses/build`,
     body: {
       state: { PENDING: 'INPROGRESS', SUCCESS: 'SUCCESSFUL', FAILURE: 'FAILED', CANCELED: 'STOPPED' }[state],
-      // It wants an address in any case.
+      // It always requires an address.
       ...{ key, name, description, url: url ?? `https://bitbucket.org/${repository}` },
     },
   }),
@@ -304,7 +305,7 @@ export const forms: Readonly<Record<HostKind, HostForm>> = {
 export const isListAnswer = (value: unknown): boolean =>
   Array.isArray(value) || (isObject(value) && Array.isArray(value.values))
 
-/** Of such an answer. */
+/** For such an answer. */
 export const lengthOf = (value: unknown): number => {
   const list = isObject(value) ? value.values : value
   return Array.isArray(list) ? list.length : 0

@@ -1,6 +1,6 @@
 /**
- * Asks the API of a git host with a git token. Promises that a token goes only to the address it was given for, never in
- * the clear to a public one; that an answer is bounded; and that nothing of an answer is believed but its form.
+ * Sends requests to the API of a git host with a git token. Promises that a token is sent only to the address it was
+ * given for, never in clear text to a public one; that an answer is bounded; and that an answer is not trusted.
  */
 import type { Json } from '../../lib/foreign-text/fields.ts'
 import { ForeignTextError, readLargeJson } from '../../lib/foreign-text/read-json.ts'
@@ -10,16 +10,18 @@ import { type Headers, isRateLimited, rateLimitWaitMs, untilWhen } from '../../l
 import type { Secret } from '../../lib/secret.ts'
 
 export interface HostToken {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   apiUrl: string
   text: Secret<string>
 }
 
-/** Why a git host did not do what it was asked: a sentence that may be shown. */
+/** Why a request to a git host failed: a sentence that may be shown. */
 export class GitHostError extends Error {
-  /** `denied`: the token may not; `missing`; `refused`: it does not do that; `unreachable`: not now. */
+  /**
+   * `denied`: the token lacks the right; `missing`; `refused`: the host does not support that; `unreachable`: not now.
+   */
   readonly code: 'denied' | 'missing' | 'refused' | 'unreachable'
-  /** What the host asks to be waited. */
+  /** The wait that the host asks for. */
   readonly waitMs: number
 
   constructor(
@@ -46,7 +48,7 @@ interface HostAnswer {
   value: unknown
 }
 
-/** A page of requests with long texts has two. */
+/** A page of requests with long texts has two megabytes. */
 const maxBytes = 4 << 20
 const maxWaitMs = 3_600_000
 
@@ -75,7 +77,7 @@ const parse = ({ body, truncated }: OutboundResponse, owner: string, signal: Abo
   })
 }
 
-/** Rejects with a `GitHostError` unless the host did it. `accepts`: statuses that are answers too. */
+/** Rejects with a `GitHostError` unless the host succeeded. `accepts`: other statuses that are answers too. */
 export const askHost = async (
   outbound: Outbound,
   { apiUrl, text }: HostToken,

@@ -32,7 +32,7 @@ const statusOf = async (id: string) => (await main.engine.statuses(world.databas
 
 type Services = DeploymentRequest['services']
 
-/** Asks, waits for the end of it, and answers the state of the first service. */
+/** Makes a request, waits for its end, and returns the state of the first service. */
 const run = async (action: DeploymentRequest['action'], services: Services, more: object = {}): Promise<string> => {
   const { deploymentId } = await ask(main, world, action, services, more)
   await until(
@@ -79,7 +79,7 @@ test('an image has the host of its registry; the public one is written out', () 
   for (const [url, name, expected] of cases) assert.equal(repositoryOf(url, name), expected)
 })
 
-test('an image that this server built for somebody cannot be named as one of a registry', () => {
+test('an image that this server built for an organization cannot be named as one of a registry', () => {
   assert.throws(() => repositoryOf(null, 'slipway/0190aa'), DeploymentError)
 })
 
@@ -113,7 +113,7 @@ test('a public image that the organization has deployed will do for all its serv
   const second = await addService(world, { tag: '1.5' }, 'container')
   await run('DEPLOY', [{ id: second }])
   assert.equal((await imageOf(second)).image, digest)
-  // What another organization has pulled is nobody's but its own.
+  // Images that another organization has pulled belong only to it.
   const other = await createWorld(world.database)
   const foreign = await addService(other, { tag: '1.5' }, 'container')
   await run('DEPLOY', [{ id: foreign }], other.ids)
@@ -129,7 +129,7 @@ test('a public image that the organization has deployed will do for all its serv
   await other.runtime.close()
 })
 
-test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; what ran goes on', async () => {
+test('an image that cannot be pulled is a DEPLOYMENT_ERROR that names it; the former version keeps running', async () => {
   const id = await addService(world, {}, 'container')
   await run('DEPLOY', [{ id }])
   await setSpec(id, { image: 'fake/refuse' })
@@ -238,7 +238,7 @@ test('a whole environment is uninstalled with its network, and stays', async () 
   await other.runtime.close()
 })
 
-test('what cannot be deployed is refused by its name, and left out of a whole environment', async () => {
+test('a service that cannot be deployed is refused with its name, and left out of a whole environment', async () => {
   const other = await createWorld(world.database)
   const { ids } = other
   const [able, unable] = [await addService(other, {}, 'container'), await addService(other, {}, 'helm')]

@@ -1,4 +1,7 @@
-/** A built image that goes away behind our back: told, and made again by a deployment like any other. */
+/**
+ * A built image that was removed from the engine by another client: reported, and built again by an ordinary
+ * deployment.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask, partsOf, type World } from '../../../test/support/engine.ts'
@@ -13,7 +16,7 @@ const deploymentsOf = (world: World) =>
     'select action, origin, triggered_by as "triggeredBy", state from deployment order by seq',
   )
 
-/** An application that was deployed at `c1`, while the head of its branch is another commit by now. */
+/** An application deployed at `c1`, while the head of its branch is another commit by now. */
 const createScene = async () => {
   const world = await newWorld()
   const lost = new Set<string>()
@@ -41,7 +44,7 @@ const createScene = async () => {
   return { world, engine, id, status, lose, repair }
 }
 
-test('a version whose container and image are gone is told within 10 s, and runs again from its own commit', async () => {
+test('a version whose container and image are gone is reported within 10 s, and runs again from its own commit', async () => {
   const { world, id, status, lose } = await createScene()
   const seen = new Set<string>()
   await lose('image-c1-again')
@@ -69,7 +72,7 @@ test('a version whose container and image are gone is told within 10 s, and runs
   assert.deepEqual(repair, { action: 'RESTART', origin: 'QOVERY_INTERNAL', triggeredBy, state: 'SUCCEEDED' })
 })
 
-test('a build that fails is told with its reason, tried again after ever longer pauses, and not for ever', async () => {
+test('a failed build is reported with its reason, retried after ever longer pauses, and not forever', async () => {
   const { world, engine, id, status, lose, repair } = await createScene()
   await lose(new DeploymentError('build_failed', 'The build failed: the disk is away.'))
   await until(async () => (await status()).state === 'RESTART_ERROR', { what: 'the first attempt' })
@@ -79,7 +82,7 @@ test('a build that fails is told with its reason, tried again after ever longer 
   await until(async () => (await status()).running_state === 'ERROR', { what: 'its running state', timeoutMs: 20_000 })
   // The service shows its end before the deployment is over.
   await until(async () => (await deploymentsOf(world)).every(({ state }) => /ED$/.test(state)), { what: 'the end' })
-  // The first pause is told as a minute.
+  // The first pause is reported as a minute.
   for (const minutes of [1, 1, 5, 15, 60, 240]) {
     const before = (await deploymentsOf(world)).length
     assert.match((await repair())!.message, new RegExp(`next one within ${minutes} min.*disk is away`))
@@ -94,17 +97,17 @@ test('a build that fails is told with its reason, tried again after ever longer 
   const count = (await deploymentsOf(world)).length
   assert.match((await repair())!.message, /7 attempts: deploy the service\..*disk is away/)
   assert.equal((await deploymentsOf(world)).length, count)
-  // Whoever mends it deploys, and it begins anew.
+  // A deployment by a user repairs it, and the pauses begin anew.
   world.images.set('c2', 'image-c2')
   await ask(engine, world, 'DEPLOY', [{ id }])
   assert.equal(await settled(engine, world, id), 'DEPLOYED')
   assert.equal((await status()).error, undefined)
 })
 
-test('that nothing runs is told with the request to build it again, however soon that is begun', async () => {
+test('that nothing runs is reported with the request to build it again, however soon that begins', async () => {
   const { world, status, lose } = await createScene()
   const { query } = world.database
-  // As where the deployment has begun by then: the row is left to it.
+  // As if the deployment had begun by then: it now writes the row.
   world.database.query = async <R extends object>(...[text, values]: Parameters<typeof query>): Promise<R[]> =>
     /^update service_state set running_state = \$2/.test(String(text)) ? [] : query<R>(text, values)
   await lose('hang')

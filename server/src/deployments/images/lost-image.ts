@@ -1,10 +1,11 @@
 /**
- * A version that runs, whose image was built here and is gone: it is built again from its commit, by a deployment in the
- * queue as any other, so that it survives us, is seen, and never runs beside one of the environment's owner.
+ * A running version whose image was built here and is gone: it is built again from its commit, by an ordinary
+ * deployment in the queue, so that it survives our death, is visible, and never runs in parallel with one of the
+ * environment's owner.
  *
- * Promises: at most one such deployment of an environment waits or runs, and none while another one does; a build that
- * fails is tried again after ever longer pauses, and not for ever; one that was canceled is not tried again. On several
- * servers it is asked for once: the row of the environment is locked while it is decided.
+ * Promises: at most one such deployment of an environment waits or runs, and none while another one does; a failed
+ * build is retried after ever longer pauses, and not forever; a canceled one is not retried. With several servers it
+ * is requested once: the row of the environment is locked during the decision.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { ApiError } from '../../lib/errors.ts'
@@ -21,11 +22,11 @@ import { openStates } from '../status/states.ts'
 import { ensureImage } from './make-image.ts'
 
 const minute = 60_000
-/** Before each attempt, since the one before. */
+/** The pause before each attempt, since the previous one. */
 const pausesMs = [0, 5000, minute, 5 * minute, 15 * minute, 60 * minute, 240 * minute]
-/** A version that was built again this recently and is lost once more goes on with the count of the one before. */
+/** A version that was built again this recently and is lost once more continues the count of the previous one. */
 const quietMs = 10 * minute
-/** How often that is done at once. */
+/** How often it is done at once. */
 const quickLosses = 2
 const origin = 'QOVERY_INTERNAL'
 const triggeredBy = 'Slipway: the image of the running version was removed'
@@ -84,7 +85,7 @@ const givenUp = ({ state, reason }: Row): Problem =>
 
 type TellIn = (tx: Queryable, problem: Problem) => Promise<void>
 
-/** What is wrong and done about it; null when something else is wanted of the service by now, or is under way. */
+/** The problem and its repair; null if something else is wanted of the service by now, or is in progress. */
 const decide = async (
   parts: DeploymentParts,
   tx: Queryable,
@@ -116,12 +117,12 @@ const decide = async (
     requestPartsOf(parts),
   )
   await note(tx, release, deploymentId, attempts + 1)
-  // Afterwards it would be too late: a deployment that has begun shows its own, and not that nothing runs.
+  // Later would be too late: a deployment that has begun shows its own state, and not that nothing runs.
   await tell(tx, beingBuilt)
   return beingBuilt
 }
 
-/** `tell` is called in the transaction that asks for the deployment. */
+/** `tell` is called in the transaction that requests the deployment. */
 export const buildLostImage = async (
   parts: DeploymentParts,
   release: Release,
@@ -136,7 +137,7 @@ export const buildLostImage = async (
   }
 }
 
-/** Null when there is an image to start from: one that was pulled is pulled again. `tell` says what is done about it. */
+/** Null if there is an image to start from: one that was pulled is pulled again. `tell` reports the remedy. */
 export const findLost = async (
   parts: DeploymentParts,
   cluster: Cluster,

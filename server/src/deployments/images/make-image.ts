@@ -233,7 +233,7 @@ export const ensureImage = async (
 ): Promise<boolean> => {
   const { organizationId, image: reference } = release
   if (hasNoImage(release.workload)) return true
-  // Nothing is looked up or logged in to for an image that is there.
+  // Nothing is looked up, and no login is used, for an image that is on the engine.
   if (await cluster.images.isHeld(organizationId, reference, signal)) return true
   if (release.source === null) return false
   const access = await accessFor(parts, release, release.source)
@@ -248,8 +248,8 @@ export const makeImage = (
 ): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))
 
 /**
- * The commit that an Argo CD is asked for, read by us with the service's own token: it is nothing that the organization
- * may not read, whatever the Argo CD may.
+ * The commit for an Argo CD, read by us with the service's own token: so the organization may read it, whatever the
+ * Argo CD may.
  */
 export const makeApp = async (
   run: ServiceRun,

@@ -8,7 +8,7 @@ import { pulledImagesOf } from '../release/releases.ts'
 const unusedMs = 24 * 60 * 60_000
 const everyMs = 60 * 60_000
 
-/** What only this service had. What something of another deployment waits for is pulled again. */
+/** Drops images that only this service had. If another deployment waits for one, it is pulled again. */
 export const dropImagesOf = async (
   { parts, cluster, claim: { organizationId }, ref: { serviceId } }: ServiceRun,
   signal: AbortSignal,

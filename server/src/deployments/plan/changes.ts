@@ -1,4 +1,7 @@
-/** What two versions of a service differ in, in the words of the API. Pure. Values of variables never come out of here. */
+/**
+ * The differences between two versions of a service, in the words of the API. Pure. Values of variables are never
+ * returned.
+ */
 import { reservedPrefixes } from '../../variables/built-in.ts'
 import { type Changes, mainTask, type Source, type TaskSpec, type Tasks, type WorkloadSpec } from '../deployments.ts'
 import type { FrozenWorkload } from '../desired/workload.ts'
@@ -6,7 +9,7 @@ import type { EffectiveVariables } from '../parts.ts'
 
 type Setup = WorkloadSpec & { tasks?: Tasks; from?: Source }
 
-/** Names of fields at any depth; what has names of its own making (a record) is passed through. */
+/** Names of fields at any depth; objects with arbitrary names (records) are passed through. */
 type NamesIn<T> = T extends readonly (infer Item)[]
   ? NamesIn<Item>
   : T extends object
@@ -15,18 +18,18 @@ type NamesIn<T> = T extends readonly (infer Item)[]
       : { [Name in keyof T & string]-?: Name | NamesIn<NonNullable<T[Name]>> }[keyof T & string]
     : never
 
-/** Every field that a configuration may have; what is not shown is left out by `flat`. */
+/** Every field that a configuration may have; fields that are not shown are left out by `flat`. */
 type FieldName = Exclude<
   NamesIn<Omit<Setup, 'tasks'> & { tasks?: TaskSpec }>,
   'from' | 'readyTimeoutMs' | 'eagerReadiness' | 'scaling' | 'min' | 'sleeps' | 'withoutRoot' | 'user' | 'env'
 >
 
 /**
- * Where the API has what a workload is made of, from the top or from the field around it. A field that the engine learns
- * does not compile before it has its words here.
+ * The API's path for each field of a workload, from the top or from the surrounding field. A new field of the engine
+ * does not compile before it has its path here.
  */
 const words: Readonly<Record<FieldName, readonly string[]>> = {
-  // What runs.
+  // Programs.
   entrypoint: ['entrypoint'],
   arguments: ['arguments'],
   cpuMillicores: ['cpu'],
@@ -57,7 +60,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   id: ['id'],
   mountPath: ['mount_point'],
   sizeGb: ['size'],
-  // How it is looked at.
+  // Probes.
   readiness: ['healthchecks', 'readiness_probe'],
   liveness: ['healthchecks', 'liveness_probe'],
   check: ['check'],
@@ -72,7 +75,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   timeoutSeconds: ['timeout_seconds'],
   successThreshold: ['success_threshold'],
   failureThreshold: ['failure_threshold'],
-  // When a task runs.
+  // Schedule of tasks.
   tasks: ['schedule'],
   on: [],
   START: ['on_start'],
@@ -93,7 +96,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   failed: ['failed'],
   state: ['state'],
   withVolumes: ['with_volumes'],
-  // What its image is made from.
+  // Sources of images.
   git: ['git_repository'],
   url: ['url'],
   branch: ['branch'],
@@ -108,7 +111,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   image: ['build.engine_image'],
   fragment: ['fragment'],
   text: ['text'],
-  // What is installed.
+  // Charts and apps.
   app: [],
   repository: ['git_repository', 'url'],
   argoNamespace: ['namespace'],
@@ -124,7 +127,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   setJson: ['values_override', 'set_json'],
   waitSeconds: ['timeout_sec'],
   allowClusterWide: ['allow_cluster_wide_resources'],
-  // What makes it.
+  // Modules.
   provider: ['cloud_provider'],
   type: ['type'],
   fields: [],
@@ -133,7 +136,7 @@ const words: Readonly<Record<FieldName, readonly string[]>> = {
   tag: ['tag'],
 }
 
-/** Names of tasks are their services' own, and releases of earlier versions may have fields that no longer exist. */
+/** Names of tasks are chosen by services, and releases of earlier versions may have fields that no longer exist. */
 const wordsFor = (name: string): readonly string[] => {
   if (name === mainTask) return []
   return Object.hasOwn(words, name) ? words[name as FieldName] : [name]
@@ -170,7 +173,7 @@ const differences = (from: unknown, to: unknown, path: readonly string[]): Chang
   return [{ field: path.map((word) => `/${escaped(word)}`).join(''), from: inWords(from), to: inWords(to) }]
 }
 
-/** A source's fields stand at the top of a configuration; which of the two it is shows in them. */
+/** A source's fields are at the top of a configuration; its kind is visible from them. */
 // The probe says how long readiness may take.
 const flat = (
   { from, readyTimeoutMs: _, eagerReadiness: _e, withoutRoot: _w, scaling, ...others }: Setup,
@@ -183,15 +186,15 @@ const flat = (
   return { ...rest, ...source }
 }
 
-/** What a configuration's two states differ in; the source only where both tell it. */
+/** The differences between two configurations; of the source only if both have it. */
 export const configurationChanges = (from: Setup, to: Setup): Changes['configuration'] => {
   const both = from.from !== undefined && to.from !== undefined
-  // Kept as JSON, where nothing and undefined are one.
+  // Stored as JSON, in which null and undefined are the same.
   const plain = (setup: Setup): unknown => JSON.parse(JSON.stringify(flat(setup, both)))
   return differences(plain(from), plain(to), []).sort((a, b) => (a.field < b.field ? -1 : 1))
 }
 
-/** The configuration that a release keeps, without what is its own. */
+/** The configuration that a release stores, without fields of the release itself. */
 export const setupOf = (frozen: FrozenWorkload): Setup => {
   const {
     organizationId: _o,
@@ -207,13 +210,13 @@ export const setupOf = (frozen: FrozenWorkload): Setup => {
 
 type Environment = Pick<EffectiveVariables, 'env' | 'files'>
 
-/** A variable that is mounted has its path in the environment, and its value in the file. */
+/** A mounted variable has its path in the environment, and its value in the file. */
 const valuesOf = ({ env, files }: Environment): Map<string, string> => {
   const contents = new Map(files.map(({ path, content }) => [path, content]))
   return new Map(Object.entries(env).map(([key, value]) => [key, `${value}\0${contents.get(value) ?? ''}`]))
 }
 
-/** A plan says of the commit itself how it changes. */
+/** A plan reports the change of the commit itself. */
 const ownCommit = new RegExp(`^(?:${reservedPrefixes.join('|')})\\w+_GIT_COMMIT_ID$`)
 
 export const variableChanges = (from: Environment, to: Environment): Changes['variables'] => {

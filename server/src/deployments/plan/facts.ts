@@ -1,6 +1,6 @@
 /**
- * Reads the facts for a plan: what runs and from what, and what a deploy would produce now. Writes nothing, and fetches
- * only the head of a branch and the digest of a tag.
+ * Reads the facts for a plan: what runs and from which source, and what a deploy would produce now. Writes nothing,
+ * and fetches only the head of a branch and the digest of a tag.
  */
 import { cacheScopeOf } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
@@ -69,7 +69,7 @@ interface Row {
   usualSeconds: number | null
 }
 
-/** Parts of a deployment that left a service alone are no measure: they name the release of another one. */
+/** Parts of a deployment that left a service alone do not count: they name the release of another one. */
 const readRows = (db: Queryable, { environmentId, action, wholeEnvironment, services }: PlannedRequest) =>
   db.query<Row>(
     `select s.service_id as id, s.kind, n.name, s.cluster_id as "clusterId",
@@ -127,11 +127,11 @@ const nothingNew: Setting = {
 const versionChange = (from: string | null, to: string | null): VersionChange | null =>
   from === to ? null : { from, to }
 
-/** What a release is called: its tag, or for a built one the engine's own name. */
+/** The name of a release's version: its tag, or for a built one the engine's own name. */
 const nameOf = ({ release: { source, image } }: OpenedRelease): string =>
   source === null ? image : `${source.name}:${source.tag}`
 
-/** Another image of the same name is told by its digest. */
+/** Another image with the same name is identified by its digest. */
 const imageChangeOf = (from: OpenedRelease, to: OpenedRelease): VersionChange | null => {
   if (from.release.image === to.release.image) return null
   return versionChange(nameOf(from), nameOf(to)) ?? versionChange(from.release.image, to.release.image)
@@ -151,7 +151,7 @@ const settingOfRollback = ({ cluster, current }: Subject, target: OpenedRelease)
   return { ...nothingNew, stopsFirst: cluster.runtime.stopsFirst(workload), runsTask, sameSetup: false, changes }
 }
 
-/** Reference of the image that a commit was built to before; null where it would be built. */
+/** Reference of the image that was built from a commit before; null if it would be built. */
 const builtImage = async (
   parts: DeploymentParts,
   organizationId: string,
@@ -187,7 +187,7 @@ const versionChangesOf = (version: Version, current: OpenedRelease | null, built
   }
 }
 
-/** What the chart would change: it is fetched and rendered for that, and nothing is kept. Undefined without a chart. */
+/** The changes of the chart: it is fetched and rendered for that, and nothing is stored. Undefined without a chart. */
 const chartChanges = async (
   parts: DeploymentParts,
   organizationId: string,
@@ -206,7 +206,7 @@ const chartChanges = async (
   return cluster.runtime.planChart({ state: 'running', workload, exposure }, signal)
 }
 
-/** Rejects for a size that was changed. Nothing is said while the engine does not answer. */
+/** Rejects for a size that was changed. Not checked while the engine does not answer. */
 const unlimitedSizes = async (
   kind: DeployableKind,
   { row, cluster }: Subject,
@@ -260,7 +260,7 @@ const settingOfDeploy = async (
   }
 }
 
-/** What an action would begin with; a fault that would end it at once is its refusal. */
+/** The facts with which an action would begin; an error that would end it at once is its refusal. */
 const settingOf = async (
   parts: DeploymentParts,
   request: PlannedRequest,
@@ -322,7 +322,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
   const placement = await readPlacement(db, environmentId)
   const noCluster = deployingActions.has(action) ? await clusterRefusal(db, environmentId) : null
   const asked = new Map(request.services.map(({ id, ...requested }) => [id, requested]))
-  // What does not answer must not delay the caller.
+  // A host that does not answer must not delay the caller.
   const signal = AbortSignal.timeout(deadlineMs)
   const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId, db)
   const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))

@@ -1,6 +1,6 @@
 /**
- * What a deployment would do, before it does it. Pure: the facts are read elsewhere (plan/facts.ts), and the deployment
- * uses the same function to decide whether a service is skipped, so that the plan shows what will change.
+ * The effects of a deployment, before it happens. Pure: the facts are read elsewhere (plan/facts.ts), and the
+ * deployment uses the same function to decide whether a service is skipped, so that the plan shows the real changes.
  */
 import type { ServiceType } from '../../kinds.ts'
 import type { Changes, DeploymentAction, Effect, Plan, PlannedService, VersionChoice } from '../deployments.ts'
@@ -16,17 +16,17 @@ export interface ServiceFacts {
   isSkipped: boolean
   refusal: string | null
   isRollback: boolean
-  /** Null for what is not deployed. */
+  /** Null for a service that is not deployed. */
   versionChoice: VersionChoice | null
   wholeEnvironment: boolean
-  /** It has a current release; what it has is to run. */
+  /** It has a current release, and should run. */
   released: boolean
   running: boolean
   /** The running version ends before a new one starts. */
   stopsFirst: boolean
   /** Its program is run to its end. */
   runsTask: boolean
-  /** Configuration and variables are those that are deployed. */
+  /** Configuration and variables equal the deployed ones. */
   sameSetup: boolean
   /** They differ from the deployed ones only in how requests are treated. */
   reroutes: boolean
@@ -35,9 +35,9 @@ export interface ServiceFacts {
   /** Its image would have to be built. */
   builds: boolean
   changes: Changes
-  /** What is set and only recorded. */
+  /** Set fields that are only recorded. */
   recorded: string[]
-  /** What the same action took before; null when it never ended well. */
+  /** The duration of the same action before; null if it never succeeded. */
   usualSeconds: number | null
 }
 
@@ -51,7 +51,7 @@ export const noChanges: Changes = {
 const isUnchanged = ({ sameSetup, version, isUp }: ServiceFacts): boolean =>
   sameSetup && version !== null && isSameVersion(version) && isUp
 
-/** The instances that run stay. */
+/** The running instances are kept. */
 const keepsInstances = ({ reroutes, isRollback, running, runsTask, version, isUp }: ServiceFacts): boolean =>
   reroutes && !isRollback && running && !runsTask && version !== null && isSameVersion(version) && isUp
 
@@ -139,14 +139,14 @@ const planService = (action: DeploymentAction, facts: ServiceFacts): PlannedServ
   }
 }
 
-/** Stages follow one another, services of a stage go side by side; null where one has no history. */
+/** Stages follow one another, services of a stage run in parallel; null if one has no history. */
 const durationOf = (stages: Plan['stages']): number | null => {
   const longest = stages.map(({ services }) => services.map((each) => each.expected_duration_sec))
   if (longest.flat().includes(null)) return null
   return longest.reduce((sum, seconds) => sum + Math.max(0, ...(seconds as number[])), 0)
 }
 
-/** The plan of one action, in the order in which it is worked on. */
+/** The plan of one action, in the order of execution. */
 export const planOf = (environmentId: string, action: DeploymentAction, all: readonly ServiceFacts[]): Plan => {
   const stages = inStages(action, all).map((members) => ({
     name: members[0]!.stageName,

@@ -18,7 +18,7 @@ export interface DeploymentLogLine {
 /** The log of one service in one deployment (`serviceId` null: of the deployment itself). */
 export interface DeploymentLog {
   line(step: string, text: string, level?: 'info' | 'error'): void
-  /** Raw output of a program: split into lines; the last, incomplete one waits for the rest. */
+  /** Raw output of a program: split into lines; an incomplete last one waits for the rest. */
   output(step: string, text: string): void
   flush(): Promise<void>
 }
@@ -35,8 +35,8 @@ interface Chunk {
 }
 
 /**
- * Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers go on by
- * id.
+ * Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers continue
+ * by id.
  */
 const insert = `insert into deployment_log (deployment_id, service_id, step, lines, run_id)
   select $1, $2, c ->> 'step', c -> 'lines', $4
@@ -54,7 +54,7 @@ export const writeRunLines = async (
   await tx.query(insert, [deploymentId, serviceId, JSON.stringify(rows), runId])
 }
 
-/** Lines about a deployment as a whole, in the transaction that makes it. */
+/** Lines about a deployment as a whole, in the transaction that creates it. */
 export const writeDeploymentLines = async (
   tx: Queryable,
   deploymentId: string,

@@ -1,6 +1,6 @@
 /**
- * One service in one claimed deployment: what the functions of deploy.ts get and may write. Every write checks the
- * claim, so that a worker that lost its lease changes nothing.
+ * One service in one claimed deployment: the data that the functions of deploy.ts get and may write. Every write
+ * checks the claim, so that a worker that lost its lease changes nothing.
  */
 import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
 import type { Kind } from '../../kinds.ts'
@@ -17,7 +17,7 @@ import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
 import type { Step } from './steps.ts'
 
-/** A service as the deployment found it when its turn came. */
+/** A service as it was when its turn in the deployment came. */
 export interface ServiceRow {
   id: string
   kind: Kind
@@ -31,7 +31,7 @@ export interface ServiceRow {
   currentReleaseId: string | null
   currentRevision: string | null
   deployedHash: string | null
-  /** The release that this deployment has frozen already, before its process was killed. */
+  /** The release that this deployment has frozen before its process was killed. */
   frozenReleaseId: string | null
   desired: string
   /** A process has worked on it in this deployment. */
@@ -46,7 +46,7 @@ export interface ServiceRun {
   parts: DeploymentParts
   claim: Claim
   service: ServiceRow
-  /** Where the service is, and how its cluster calls it. */
+  /** The service's cluster, and its reference there. */
   cluster: Cluster
   ref: ServiceRef
   step: Step
@@ -54,11 +54,11 @@ export interface ServiceRun {
   signal: AbortSignal
   /** Set at the switch: from then on the new version is the current one and a cancel comes too late. */
   committed: boolean
-  /** Nothing was to be changed: it keeps the release it has. */
+  /** Nothing had to be changed: it keeps its release. */
   unchanged?: boolean
-  /** It only looked or repaired: the service keeps the release it has. */
+  /** It only inspected or repaired: the service keeps its release. */
   aside?: boolean
-  /** The phase shown last: it decides which error state a failure gets. */
+  /** The phase shown last: it determines the error state of a failure. */
   phase: Phase
 }
 
@@ -78,8 +78,8 @@ export const readServices = (db: Queryable, deploymentId: string): Promise<Servi
 const reference = (claim: Claim) => ({ deploymentId: claim.id, executionId: claim.executionId })
 
 /**
- * The service's last deployment is the one that began last, however it ends; a look or a repair is none, and so is one
- * that left it out. Whatever was found before a deployment ended is forgotten: what it leaves is looked at anew.
+ * The service's last deployment is the one that began last, however it ends; an inspection or a repair does not count,
+ * nor does one that skipped it. Problems found before a deployment ended are deleted: its result is checked anew.
  */
 const note = async (tx: Queryable, { claim, service }: ServiceRun, end: Outcome['kind'] | null): Promise<void> => {
   const { forceEvent } = service.requested
@@ -117,13 +117,15 @@ export interface Outcome {
 
 const eventOf = { succeeded: 'DEPLOYMENT_SUCCESSFUL', failed: 'DEPLOYMENT_FAILURE' } as const
 
-/** The state to show once nothing is under way: of the next request that waits for this service, else the outcome's. */
+/**
+ * The state to show when nothing is in progress: of the next request that waits for this service, else the outcome's.
+ */
 const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promise<void> => {
   if (!(await showNextRequest(tx, run.service.id)))
     await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))
 }
 
-/** What an uninstall did is told of it for good; the service itself is as new. */
+/** The history keeps an uninstall; the service itself is like new. */
 const historyState = (action: string, state: string): string =>
   action === 'UNINSTALL' && state === 'READY' ? 'DELETED' : state
 
@@ -152,7 +154,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
       await tx.query('update service_state set current_release_id = null, deployed_hash = null where service_id = $1', [
         service.id,
       ])
-    // A rollback that came to nothing counts no more.
+    // A failed rollback no longer counts.
     if (service.requested.releaseId !== undefined) await measure(tx, service.id)
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
     await writeTold(tx, claim.id, toldOf(run, outcome))
@@ -179,7 +181,7 @@ const toldOf = ({ claim, service }: ServiceRun, { kind, error }: Outcome): Told[
 const eventKind = (outcome: Outcome) =>
   outcome.kind === 'succeeded' || outcome.kind === 'failed' ? eventOf[outcome.kind] : 'DEPLOYMENT_CANCELLED'
 
-/** What an untouched service shows: what it was before it was asked. */
+/** The state of a skipped service: the one before the request. */
 const restingState = (service: ServiceRow): string => {
   if (service.desired === 'STOPPED') return 'STOPPED'
   return service.currentReleaseId === null ? 'READY' : 'DEPLOYED'

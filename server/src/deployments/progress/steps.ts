@@ -1,7 +1,7 @@
 /**
  * Named, durable steps: the result of a finished step is small JSON in `deployment_step`, which a resumed worker reads
- * instead of doing the step again. A step may therefore begin more than once and must be idempotent. Every step has a
- * deadline; errors that say `retry` or `wait` are tried again within it.
+ * instead of repeating the step. A step may therefore begin more than once and must be idempotent. Every step has a
+ * deadline; errors with `retry` or `wait` are retried within it.
  */
 
 import { DeploymentError } from '../../lib/errors.ts'
@@ -13,8 +13,8 @@ import type { Claim } from '../../work/queue.ts'
 interface StepOptions {
   deadlineMs: number
   /**
-   * False for steps that make something true now (start, ready, switch …): a resumed worker does them again, because
-   * what they made may have gone away meanwhile.
+   * False for steps that make something true now (start, ready, switch …): a resumed worker repeats them, because
+   * their result may be gone meanwhile.
    */
   remember?: boolean
 }
@@ -32,7 +32,7 @@ const maxTries = 4
 /** Retries are for short hiccups: no new one is started after this time, however few there were. */
 const retriesMs = 30_000
 const longestPauseMs = 8000
-/** How long a step usually waits for something that is away before it fails with that as its cause. */
+/** How long a step usually waits for an unavailable system before it fails with that as its cause. */
 const usualWaitMs = 120_000
 
 const retryPauseMs = (error: unknown, tries: number, passedMs: number): number | null => {
@@ -43,10 +43,10 @@ const retryPauseMs = (error: unknown, tries: number, passedMs: number): number |
 
 const seconds = (ms: number): number => Math.round(ms / 1000)
 
-/** What does not end within this time after its abort is left behind: its clean-up goes on by itself. */
+/** Work that does not end within this time after its abort is left behind: its cleanup continues by itself. */
 const abortGraceMs = 3000
 
-/** The end of `work`; or, soon after an abort that it does not heed, the reason of the abort. */
+/** The end of `work`; or, soon after an abort that it ignores, the reason of the abort. */
 export const orLeft = <T>(work: Promise<T>, signal: AbortSignal): Promise<T> => {
   const left = Promise.withResolvers<never>()
   let timer: NodeJS.Timeout | undefined

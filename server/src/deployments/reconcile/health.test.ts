@@ -9,7 +9,7 @@ import { createLog } from '../../lib/log.ts'
 import { createWorkRegistry } from '../../work/registry.ts'
 import { watchHealth } from './health.ts'
 
-test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are left alone, and its return is told once', async (t) => {
+test('while the engine does not answer, running services are UNAVAILABLE but deployed, jobs are left alone, and its return is reported once', async (t) => {
   const world = await newWorld()
   const engine = await start(world)
   const [id, job] = [await addService(world), await addService(world, { on: { START: ['begun'] } }, 'job')]
@@ -28,7 +28,7 @@ test('while the engine is away what runs is UNAVAILABLE but deployed, jobs are l
     returns += 1
   })
   t.after(() => health.stop())
-  /** What a look writes down takes a time that the clock does not know. */
+  /** The writes of a check take time that the fake clock does not measure. */
   const advance = async (ms: number): Promise<void> => {
     await until(() => clock.sleeping() > 0, { what: 'the end of a look' })
     await clock.advance(ms)

@@ -11,11 +11,11 @@ import { isAloneSql } from '../desired/tasks.ts'
 import type { DeploymentParts } from '../parts.ts'
 
 const everyMs = 5000
-/** After an answer that was missed. */
+/** After a missed answer. */
 const againMs = 1000
 /** Consecutive missed answers: a single one may be a busy machine. */
 const missedMost = 2
-/** Machines get more memory, but rarely. */
+/** A machine's memory is extended rarely. */
 const capacityEveryMs = 10 * 60_000
 
 type HealthParts = Pick<DeploymentParts, 'database' | 'clock' | 'log' | 'work'>

@@ -1,6 +1,6 @@
 /**
- * Orphans: what a cluster has with our labels that no row stands for and no deletion was recorded of. They are listed, run
- * on, and are removed only when a person asks for it, or by the age that the operator set.
+ * Orphans: objects on a cluster with our labels that have neither a row nor a recorded deletion. They are listed, keep
+ * running, and are removed only when a user requests it, or by the age that the operator set.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
@@ -12,20 +12,23 @@ import type { Queryable } from '../../store/database.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { servicesIn } from './sweeps.ts'
 
-/** SERVICE: instances and volumes. ENVIRONMENT: its network or namespace. VERSION: of a known service, one that is not. */
+/**
+ * SERVICE: instances and volumes. ENVIRONMENT: its network or namespace. VERSION: an unknown version of a known
+ * service.
+ */
 export type OrphanKind = 'SERVICE' | 'ENVIRONMENT' | 'VERSION'
 
 export interface Orphan {
-  /** Of the service, or of the environment. */
+  /** Id of the service, or of the environment. */
   id: string
   kind: OrphanKind
   environmentId: string
-  /** As its labels say. */
+  /** From its labels. */
   organizationId: string | null
   found: {
     instances: { name: string; state: string }[]
     volumes: { id: string; size_gb: number | null }[]
-    /** RFC 3339; the oldest of it, null if the cluster does not say. */
+    /** RFC 3339; of its oldest object, null if the cluster does not say. */
     created_at: string | null
   }
 }
@@ -33,7 +36,7 @@ export interface Orphan {
 const mostInstances = 20
 const mostVolumes = 1000
 
-/** Names are a cluster's words: as much of one as a name can have, and nothing that the database cannot keep. */
+/** Names come from the cluster: cut to the length of a name, and without characters that the database cannot store. */
 const kept = (name: string): string => name.replaceAll('\0', '').slice(0, 255)
 
 const oldest = (times: readonly (string | null | undefined)[]): string | null =>
@@ -56,7 +59,7 @@ const describe = ({ instances, volumes }: Parts): Pick<Orphan, 'organizationId' 
   }
 }
 
-/** Of what a cluster has, what is unknown. Pure, in time linear in it: a cluster may list as much as it likes. */
+/** The unknown ones among a cluster's objects. Pure, in linear time: a cluster may list any number. */
 export const orphansIn = (owned: Owned, unknown: ReadonlySet<string>, versions: readonly string[] = []): Orphan[] => {
   const services = servicesIn(owned)
   const instances = Map.groupBy(
@@ -77,14 +80,14 @@ export const orphansIn = (owned: Owned, unknown: ReadonlySet<string>, versions: 
     .map((id): Orphan => {
       const own = ownIn.get(id) ?? []
       const organizationId = own[0]?.organizationId ?? null
-      // As old as what is in it, at least.
+      // At least as old as its content.
       const found = { instances: [], volumes: [], created_at: oldest(own.map((each) => each.found.created_at)) }
       return { id, kind: 'ENVIRONMENT', environmentId: id, organizationId, found }
     })
   return [...around, ...inside, ...versions.flatMap((id) => of(id, 'VERSION'))]
 }
 
-/** Writes down the orphans of a cluster as they are now. Resolves to how many are new. */
+/** Writes the present orphans of a cluster. Resolves to the number of new ones. */
 export const writeOrphans = async (db: Queryable, cluster: string, orphans: readonly Orphan[]): Promise<number> => {
   const rows = await db.query<{ isNew: boolean }>(
     `with seen as (
@@ -116,7 +119,7 @@ export interface ListedOrphan extends Orphan {
   ignoredAt: Date | null
 }
 
-/** `organizationId`: only those that its labels name; null: all. */
+/** `organizationId`: only those with its label; null: all. */
 export const readOrphans = (
   db: Queryable,
   cluster: string,
@@ -130,7 +133,7 @@ export const readOrphans = (
     [cluster, organizationId],
   )
 
-/** Lists what is unknown of what a cluster has. While nothing may be changed there, versions count too. */
+/** Lists the unknown objects of a cluster. While nothing may be changed there, versions count too. */
 export const listOrphans = async (
   parts: Pick<DeploymentParts, 'database' | 'log'>,
   cluster: Cluster,
@@ -148,9 +151,9 @@ export const listOrphans = async (
 }
 
 /**
- * Records the deletion of these orphans, with what is in an environment: the next sweep removes them. Resolves to the ids
- * of those that there were. A cluster may call anything its orphan: the record of a row, or of an orphan of this machine,
- * is not replaced because of it.
+ * Records the deletion of these orphans, with everything in an environment: the next sweep removes them. Resolves to
+ * the ids that existed. A cluster can list any id as its orphan: the record of a row, or of an orphan of this machine,
+ * is not replaced by it.
  */
 export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonly string[]): Promise<string[]> => {
   const rows = await tx.query<{ id: string }>(
@@ -169,7 +172,7 @@ export const deleteOrphans = async (tx: Queryable, cluster: string, ids: readonl
   return rows.map(({ id }) => id)
 }
 
-/** Those that were first seen so many days ago, where the operator wants that. */
+/** Orphans first seen so many days ago, if the operator set an age. */
 export const deleteOldOrphans = async (
   { database, log, orphanDays = 0 }: Pick<DeploymentParts, 'database' | 'log' | 'orphanDays'>,
   cluster: string,

@@ -30,7 +30,7 @@ test('of all that an engine names, the services on its cluster are passed on, an
   name(own)
   for (let n = 0; n < 20_000; n += 1) name(n % 2 === 0 ? newId() : `x${n}`)
   await until(() => found.includes(own), { what: 'the first one' })
-  // What is named while too many wait is passed over; it is named again.
+  // Ids named while too many wait are skipped; they are named again.
   const nameAgain = (): boolean => {
     name(other)
     return found.includes(other)

@@ -1,13 +1,13 @@
 /**
- * Which services of a cluster the events of its engine are about. An engine elsewhere may name anything, as often as it
- * likes: ids are asked for together, so many at a time, and only those of services on that cluster are passed on. Whatever is
- * missed is found by the next look at everything.
+ * Finds the services of a cluster that the events of its engine are about. A remote engine may name anything, as often
+ * as it likes: ids are looked up in batches of limited size, and only those of services on that cluster are passed on.
+ * The next check of everything finds missed ones.
  */
 import { keySql } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { DeploymentParts } from '../parts.ts'
 
-/** Ids that wait to be asked for; more are passed over. */
+/** Ids that wait to be looked up; more are skipped. */
 const mostAsked = 1000
 const pauseMs = 200
 

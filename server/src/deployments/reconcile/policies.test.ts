@@ -7,7 +7,7 @@ import { createPolicies } from './policies.ts'
 
 const hash = '$2y$05$c4WoMPo3SXsafkva.HHa6uXQZWr7oboPiC2bT/r7q1BB8I2s0BRqC'
 
-/** Releases whose sealed environment is told when it is opened. */
+/** Releases that record when their sealed environment is opened. */
 const createScene = () => {
   const opened: string[] = []
   const gone = new Set<string>()
@@ -38,7 +38,7 @@ test('a release is opened once for its users, however often it is looked at; ano
   assert.deepEqual(opened, ['first', 'second', 'second'])
 })
 
-test('a policy without users opens nothing, and a release that is gone lets nobody in', async () => {
+test('a policy without users opens nothing, and a release that is gone admits no user', async () => {
   const { policies, opened, gone, usersOf } = createScene()
   const ingress = { 'network.ingress.proxy_body_size_mb': 1 }
   assert.equal((await policies.of({ serviceId: 'a', releaseId: 'first', ingress }))?.bodyBytes, 2 ** 20)

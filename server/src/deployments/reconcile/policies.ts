@@ -1,6 +1,6 @@
 /**
- * How the router treats requests of what runs. The users of a policy are in the release's sealed environment, which is
- * opened once for each release and not at each look: a release never changes.
+ * How the router treats requests to running services. The users of a policy are in the release's sealed environment,
+ * which is opened once for each release and not at each check: a release never changes.
  */
 import type { Policy } from '../../router/policy.ts'
 import type { DeploymentParts } from '../parts.ts'

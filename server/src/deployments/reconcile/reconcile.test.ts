@@ -1,4 +1,7 @@
-/** Two clusters, one of them silent: what dies on the other is back in time, and nothing of the silent one is touched. */
+/**
+ * Two clusters, one of them silent: an instance that dies on the other is restored in time, and nothing on the silent
+ * one is changed.
+ */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { testDatabase } from '../../../test/support/database.ts'
@@ -71,12 +74,12 @@ const deploy = async ({ near, far, clusters }: Scene, counts: [number, number]):
     what: 'the end of the deployments',
   })
   await engine.engine.stop()
-  // From now on each is looked after by its own key.
+  // From now on each is managed under its own key.
   await database.query(`update node set spec = '{}' where kind = 'cluster'`)
   return ids
 }
 
-/** Counts what is under way to a world that has times of its own, which the clock does not move. */
+/** Counts calls in progress to a world with its own times, which the clock does not move. */
 const createTraffic = () => {
   let underWay = 0
   const counted = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -95,7 +98,7 @@ const createTraffic = () => {
   return { counted, database: over, isCalm: () => underWay === 0 }
 }
 
-/** In steps, each when nothing is under way: no lease runs out while its renewal is on its way to a real database. */
+/** In steps, each when nothing is in progress: no lease runs out while its renewal is on its way to a real database. */
 const advanceCalmly = async (clock: FakeClock, { isCalm }: { isCalm(): boolean }, ms: number): Promise<void> => {
   const calm = () => until(() => clock.rest().then(isCalm), { timeoutMs: 30_000, what: 'what the clock waits for' })
   for (let left = ms; left > 0; left -= 100) {
@@ -113,7 +116,7 @@ const kill = (world: World, ids: readonly string[]): Promise<unknown> =>
   )
 
 const startMs = 1000
-/** Of calls to an engine that is silent. */
+/** For calls to an engine that is silent. */
 const deadlineMs = 30_000
 const statesOf = async (ids: readonly string[]): Promise<string[]> => {
   const rows = await database.query<{ state: string }>(
@@ -169,7 +172,7 @@ test('a hundred services that die at once are back within 10 s, while another cl
   assert.equal(back.size, 100)
   assert.ok(Math.max(...back.values()) <= 10_000)
   for (const id of ids) assert.equal((await near.runtime.instancesOf(id)).length, 1)
-  // The engine that does not answer takes twelve seconds to be sure of.
+  // Detecting the engine that does not answer takes twelve seconds.
   await advance(2000)
   assert.deepEqual([await statesOf(ids), await statesOf(farIds)], [['RUNNING'], ['UNAVAILABLE']])
   await advance(60_000)
@@ -202,7 +205,8 @@ test('half an answer of an engine sweeps nothing, a whole one only what a deleti
     async owned() {
       if (half) throw new Error('the engine told of the instances only')
       const owned = await near.runtime.owned()
-      // As on an engine that two clusters share: the second one is of the other, the third of nobody, the last deleted.
+      // As on an engine that two clusters share: the second one belongs to the other, the third has no row, the last
+      // is deleted.
       const others = [
         { ...seen!, serviceId: farId! },
         { ...seen!, ...stranger },

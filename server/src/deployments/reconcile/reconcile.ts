@@ -1,10 +1,11 @@
 /**
- * Makes what runs on a cluster equal to what should run: at start, every minute, and soon after something happened to
- * an instance behind our back. Takes no input but the desired state; leaves alone whatever a deployment works on.
+ * Makes the objects on a cluster equal to the desired state: at start, every minute, and soon after a change to an
+ * instance that we did not make. Takes no input but the desired state; leaves services alone that a deployment works
+ * on.
  *
- * Each cluster has a reconciler of its own, with several workers and a queue of the services that are to be looked at:
- * a cluster that does not answer holds up no other, and a service that fails no other service. Nothing is swept unless
- * the cluster's engine has told all that it has.
+ * Each cluster has its own reconciler, with several workers and a queue of the services to check: a cluster that does
+ * not answer delays no other, and a service that fails no other service. Nothing is swept unless the cluster's engine
+ * has listed all its objects.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
@@ -28,46 +29,46 @@ import { differs, publicationOf, readDesired, reconcileService } from './service
 import { finishDeletions, judgeIds, logFailure, readPending, servicesIn, sweepDeleted, sweepTasks } from './sweeps.ts'
 
 interface Reconciler {
-  /** Looks at one service soon: something about it changed that no deployment brings. */
+  /** Checks one service soon: it changed without a deployment. */
   soon(serviceId: string): void
   stop(): Promise<void>
 }
 
 interface ClusterWork extends Reconciler {
   scaler: Scaler
-  /** Looks at everything on the cluster now. */
+  /** Checks everything on the cluster now. */
   all(): void
 }
 
 export interface Reconcilers extends Reconciler {
-  /** Requests wait for a service that sleeps. `heard`: another server has told. */
+  /** Requests wait for a sleeping service. `heard`: another server has sent the notification. */
   wake(serviceId: string, heard?: boolean): void
-  /** A deployment is about to touch the instances of a service; '' of any. */
+  /** A deployment is about to change the instances of a service; '' for any. */
   yield(serviceId: string): void
 }
 
-/** Tells the holder of a service's cluster that requests wait for it. */
+/** Notifies the holder of a service's cluster that requests wait for it. */
 export const wantedChannel = 'slipway_wanted'
 
 const everyMs = 60_000
-/** What happens to a service comes in several events. */
+/** A change of a service causes several events. */
 const settleMs = 300
 const watchPauseMs = 2000
-/** Services of a cluster that are worked on at once. */
+/** Services of a cluster that are checked at once. */
 const workers = 16
 const backoff = { firstMs: 2000, longestMs: 60_000 }
 /** While a deployment works on its environment. */
 const busyPauseMs = 5000
 /** While its number of instances is being changed. */
 const scalingPauseMs = 1000
-/** A missing image may take its time; whoever takes longer is to make room for others. */
+/** Pulling a missing image may take long; after this, other services get their turn. */
 const serviceDeadlineMs = 10 * 60_000
 const passDeadlineMs = 10 * 60_000
 
 const groupBy = <T extends { serviceId: string }>(items: readonly T[]): Map<string, T[]> =>
   Map.groupBy(items, ({ serviceId }) => serviceId)
 
-/** Looks at everything on a cluster: finds the services that differ from what they should be, and sweeps what is nobody's. */
+/** Checks everything on a cluster: finds the services that differ from their desired state, and sweeps leftovers. */
 const checkAll = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -77,8 +78,8 @@ const checkAll = async (
 ): Promise<void> => {
   await cluster.line?.check()
   const pending = await readPending(parts, cluster.key)
-  // What runs is read before what should run: a service or a version that comes in between is then unknown to the
-  // first reading, never an orphan of the second.
+  // The objects are read before the rows: a service or version that is created in between is then missing in the first
+  // list, never an orphan by the second.
   const owned = await cluster.runtime.owned()
   const published = await cluster.ingress.look()
   const judged = await judgeIds(parts, cluster.key, [
@@ -194,7 +195,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     }
   })
   const leave = await database.listen(conflictChannel, (key) => reconcilers.get(key)?.all())
-  /** Undefined when another server holds its cluster. */
+  /** Undefined if another server holds its cluster. */
   const find = async (serviceId: string): Promise<ClusterWork | undefined> => {
     const ref = isUuid(serviceId) ? await readRef(database, serviceId) : null
     return ref === null ? undefined : reconcilers.get((await clusters.of(ref.clusterId)).key)
@@ -207,7 +208,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
   }
   return {
     wake(serviceId, heard = false) {
-      // Whoever waits asks again.
+      // Waiting requests ask again.
       findAndWake(serviceId, heard).catch((error: unknown) =>
         log.warn({ err: error, serviceId }, 'a service that is asked for cannot be woken at the moment'),
       )
@@ -215,7 +216,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     yield(serviceId) {
       for (const { scaler } of reconcilers.values()) scaler.yield(serviceId)
     },
-    // Every server hears of it, and the one that holds the cluster acts.
+    // Every server is notified, and the one that holds the cluster acts.
     soon(serviceId) {
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },

@@ -1,7 +1,7 @@
 /**
- * Starts what is missing of a service, from its release. An image that was pulled and is gone is pulled again here; one
- * that was built is built again by a deployment (images/lost-image.ts). Whatever keeps the service from running, its status
- * says so.
+ * Starts missing instances of a service, from its release. An image that was pulled and is gone is pulled again here;
+ * one that was built is built again by a deployment (images/lost-image.ts). Its status reports the reason if the service
+ * cannot run.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -24,18 +24,18 @@ interface Wanted extends ServiceKey {
 
 interface Missing {
   service: Wanted
-  /** What there is of its version. */
+  /** The existing instances of its version. */
   current: readonly Instance[]
-  /** Some of them have to be made; one that is only down starts from what it has. */
+  /** Some of them must be created; one that is only down starts from its own image. */
   needsImage: boolean
   tell: Tell
 }
 
 const retireGraceMs = 10_000
-/** What is missing is usually back sooner: then nobody has to hear of it. */
+/** Missing instances are usually back sooner: then nothing needs to be reported. */
 const lateMs = 5000
 
-/** As its release says; null when it is gone. */
+/** From its release; null if that is gone. */
 const openDesired = async (
   parts: DeploymentParts,
   { serviceId, releaseId, desired, scale }: Wanted,
@@ -54,7 +54,7 @@ const volumeMissing: Problem = {
     'A volume of this service is missing on its cluster. The service is not started, because it would get an empty one: restore the volume from a backup, or deploy the service to start with an empty volume.',
 }
 
-/** Whether what has to be made again would get an empty volume in place of one with data. */
+/** Whether a new instance would get an empty volume in place of one with data. */
 const lacksVolume = async ({ runtime }: Cluster, { workload: { volumes } }: Release): Promise<boolean> => {
   if (volumes.length === 0) return false
   const made = await runtime.volumeSizes(volumes.map(({ id }) => id))
@@ -64,7 +64,7 @@ const lacksVolume = async ({ runtime }: Cluster, { workload: { volumes } }: Rele
 const troubleOf = (error: unknown): Problem | null =>
   error instanceof DeploymentError ? { code: error.code, message: error.message } : null
 
-/** Says what is wrong when `work` fails, and before that when it takes longer than a moment. */
+/** Reports the problem when `work` fails, and before that when it takes longer than a moment. */
 const tellIfNot = async <T>(
   parts: DeploymentParts,
   { current, tell }: Missing,
@@ -84,7 +84,7 @@ const tellIfNot = async <T>(
     return await work(tellFirst)
   } catch (error) {
     const trouble = troubleOf(error)
-    // Of an engine that is away nothing is known; that is said elsewhere.
+    // The state of services on an engine that does not answer is unknown; that is reported elsewhere.
     if (trouble?.code !== 'engine_unavailable') await tell(current, trouble)
     throw error
   } finally {
@@ -93,7 +93,10 @@ const tellIfNot = async <T>(
   }
 }
 
-/** What there is then; `lost` or `busy` while its image is made again or has to wait for that; null without a release. */
+/**
+ * The resulting instances; `lost` or `busy` while its image is made again or has to wait for that; null without a
+ * release.
+ */
 export const restore = async (
   parts: DeploymentParts,
   cluster: Cluster,

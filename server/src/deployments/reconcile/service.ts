@@ -1,6 +1,6 @@
 /**
- * One service as it should be beside what there is of it: whether they differ, and making them equal. Leaves alone
- * whatever a deployment works on.
+ * Compares the desired state of one service with its objects, and makes them equal. Leaves services alone that a
+ * deployment works on.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
@@ -21,21 +21,21 @@ interface DesiredService extends Known {
   organizationId: string
   releaseId: string | null
   revision: string | null
-  /** Of the current release. */
+  /** The ports of the current release. */
   ports: Workload['ports']
   ingress: IngressSettings | null
-  /** That follows from `ingress`; absent: the usual one. */
+  /** The policy that follows from `ingress`; absent: the default one. */
   policy?: Policy
-  /** How many of it there are to be now, and how that number follows its use; null: as its release says. */
+  /** How many instances there should be now, and how that number follows its use; null: the number in its release. */
   scale: number | null
   scaling: Scaling | null
-  /** It could not be woken a moment ago: its hosts say so, before the next request may try again. */
+  /** It could not be woken a moment ago: its hosts answer so, before the next request may try again. */
   hasFailed: boolean
   /** A deployment works on its environment. */
   busy: boolean
 }
 
-/** What there is of a service. */
+/** The objects of a service. */
 interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */
@@ -54,7 +54,7 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
-/** How many there are of one that scales is the cluster's affair, if it scales by itself: as few as there may be will do. */
+/** If the cluster scales a service by itself, the number of instances is up to it: the minimum is enough. */
 const asKept = ({ runtime }: Cluster, service: DesiredService): DesiredService => {
   const { scaling, instances } = service
   if (!runtime.scalesItself || scaling === null) return service
@@ -98,7 +98,7 @@ const readOneDesired = async (
 
 const keptRevision = ({ desired, revision }: DesiredService): string | null => (desired === 'RUNNING' ? revision : null)
 
-/** Those that are to run; of its version, those that are more than are to be now are not among them. */
+/** The instances that should run; surplus ones of its version are not among them. */
 const currentOf = (service: DesiredService, instances: readonly Instance[]): Instance[] =>
   instances.filter(
     ({ revision, index }) => revision === keptRevision(service) && (service.scale === null || index < service.scale),
@@ -125,7 +125,7 @@ export const publicationOf = (service: DesiredService, outlets: Outlets): Public
 const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>
   desired === 'NONE' && instances.length === 0
 
-/** Whether anything is to be done about a service. */
+/** Whether a service must be changed. */
 export const differs = (service: DesiredService, found: FoundService): boolean => {
   if (isNothing(service, found)) return false
   const current = currentOf(service, found.instances)
@@ -146,7 +146,7 @@ const haveEnded = async ({ database }: DeploymentParts, instances: readonly Inst
   return open.length === 0
 }
 
-/** False when it has to wait: for a deployment that is to go on, or for one that makes its image again. */
+/** False if it has to wait: for a deployment that continues, or for one that makes its image again. */
 const makeEqual = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -180,7 +180,7 @@ const makeEqual = async (
     return true
   }
   const publication = publicationOf(service, found.outlets)
-  // Nobody is told what is so already.
+  // A router that has this publication already is not notified.
   const isSo = found.published.isAs(publication)
   if (isSo) cluster.ingress.keep(publication)
   const refused = isSo ? [] : await cluster.ingress.publish(publication)
@@ -193,14 +193,14 @@ const warnRefused = ({ log }: DeploymentParts, serviceId: string, refused: reado
   for (const message of refused) log.warn({ serviceId }, `${message}; retrying in a minute`)
 }
 
-/** While a deployment works on the environment nothing is put right, but the status of the others stays true. */
+/** While a deployment works on the environment nothing is changed, but the status of the others is kept up to date. */
 const onlyTell = async (parts: DeploymentParts, { runtime }: Cluster, service: DesiredService): Promise<void> => {
   if (service.desired !== 'RUNNING' || service.releaseId === null) return
   const current = currentOf(service, await runtime.observe([service]))
   await createTeller(parts, service)(current, service.problem)
 }
 
-/** What runs is read before what should run: a version that comes in between is then no orphan. */
+/** The instances are read before the rows: a version that is created in between is then not an orphan. */
 const find = async (
   { database }: DeploymentParts,
   { runtime, ingress }: Cluster,
@@ -210,7 +210,7 @@ const find = async (
   return { instances, published, outlets: await readOutlets(database, key.serviceId) }
 }
 
-/** Makes what runs of a service equal to what should run. False when a deployment works on its environment. */
+/** Makes the instances of a service equal to the desired state. False if a deployment works on its environment. */
 export const reconcileService = async (
   parts: DeploymentParts,
   cluster: Cluster,

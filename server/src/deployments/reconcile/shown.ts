@@ -1,6 +1,7 @@
 /**
- * What the status of a service says of what there is of it on its cluster: its running state, what is wrong, and how an
- * instance ended last. Compared before it is written, for everyone who follows a status hears of each write.
+ * The parts of a service's status that come from its objects on the cluster: its running state, its problem, and how
+ * an instance ended last. Compared before it is written, because all followers of the status are notified of each
+ * write.
  */
 import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
 import type { Instance } from '../../runtimes/runtime.ts'
@@ -9,21 +10,21 @@ import type { Problem, Restarts } from '../deployments.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { WakeError } from '../scaling/rows.ts'
 
-/** Of a row of `service_state` with its current release. */
+/** From a row of `service_state` with its current release. */
 export interface Known {
   serviceId: string
   desired: string
-  /** How many are to run. */
+  /** How many should run. */
   instances: number
   memoryMb: number
   runningState: string
   problem: Problem | null
   restarts: Restarts | null
-  /** Why it sleeps although it was to be woken. */
+  /** Why it still sleeps although it should have been woken. */
   wakeError: WakeError | null
-  /** Tasks are all that it runs: it has no instances, and whoever runs them shows how it is. */
+  /** It runs only tasks: it has no instances, and the code that runs them shows its state. */
   hasTask: boolean
-  /** It is what a chart makes, which may have no instances. */
+  /** It is made by a chart, which may have no instances. */
   hasChart: boolean
 }
 
@@ -83,7 +84,7 @@ const problemOf = (state: string, current: readonly Instance[], restarts: Restar
   return { code: 'instances_missing', message }
 }
 
-/** `trouble`: why what should run could not be started; it says more than what is seen. */
+/** `trouble`: why the desired instances could not be started; it takes precedence over their state. */
 export const shownOf = (service: Known, current: readonly Instance[], trouble: Problem | null = null): Shown => {
   const state = runningStateOf(service, current)
   const restarts = service.desired === 'RUNNING' ? restartsOf(service, current) : null
@@ -95,7 +96,7 @@ export const shownOf = (service: Known, current: readonly Instance[], trouble: P
   return { state, problem: isWrong && trouble !== null ? trouble : problemOf(state, current, restarts), restarts }
 }
 
-/** Who runs a task shows how its service is. */
+/** The code that runs a task shows its service's state. */
 const isShownByTask = ({ hasTask, desired }: Known): boolean => hasTask && desired === 'RUNNING'
 
 const areSame = (a: object | null, b: object | null): boolean => {
@@ -103,7 +104,7 @@ const areSame = (a: object | null, b: object | null): boolean => {
   return Object.entries(a).every(([key, value]) => (b as Record<string, unknown>)[key] === value)
 }
 
-/** A problem of a lasting kind was found by whoever acts on it. */
+/** A lasting problem is written by the code that acts on it. */
 export const showsOther = (service: Known, shown: Shown): boolean => {
   if (isShownByTask(service)) return false
   return (
@@ -132,10 +133,10 @@ const show = async (db: Queryable, service: Known, shown: Shown) => {
   )
 }
 
-/** `trouble`: why what is missing could not be started. `tx`: what is told is true once it is committed. */
+/** `trouble`: why missing instances could not be started. `tx`: the report is true once it is committed. */
 export type Tell = (current: readonly Instance[], trouble?: Problem | null, tx?: Queryable) => Promise<void>
 
-/** What the status says of a service while it is put right: each word knows of the ones before. */
+/** Writes the status of a service during its repair: each report takes the previous ones into account. */
 export const createTeller = (parts: Pick<DeploymentParts, 'database'>, service: Known): Tell => {
   let known = service
   return async (current, trouble = null, tx = parts.database) => {

@@ -19,7 +19,7 @@ const parts = partsOf(world, { off: false, callsLeft: null, lateCut: false })
 const signal = new AbortController().signal
 after(() => world.runtime.close())
 
-/** A cluster that writes down what is removed, and fails at one thing. */
+/** A cluster that records removals, and fails for one object. */
 const createCluster = (bad = 'nothing', key: string = localKey) => {
   const done: string[] = []
   const doing = async (what: string): Promise<void> => {
@@ -94,7 +94,7 @@ test('what no row stands for is listed with its volumes and their size, and neve
   assert.deepEqual(await orphanIds(), [])
 })
 
-test('while nothing may be changed, a version that was never deployed is listed, whoever rolls it out', async () => {
+test('while nothing may be changed, a version that was never deployed is listed, even if another controller rolls it out', async () => {
   const serviceId = await addService(world, {}, 'container')
   const found = instance({ serviceId, environmentId: world.ids.environmentId, revision: newId() })
   const owned = ownedOf({ instances: [found] })
@@ -130,7 +130,7 @@ test('a deletion is recorded with its row, in a cascade too, and is removed from
   const { cluster, done } = createCluster(serviceId)
   const pendingIds = async () => (await readPending(parts, localKey)).map((each) => each.serviceId).sort()
   assert.deepEqual(await pendingIds(), [environmentId, serviceId].sort())
-  // The engine does not do it at first.
+  // The engine fails at first.
   await pass(cluster, owned)
   assert.deepEqual(done, [`environment ${environmentId}`])
   assert.deepEqual(await pendingIds(), [environmentId, serviceId].sort())
@@ -139,18 +139,18 @@ test('a deletion is recorded with its row, in a cascade too, and is removed from
   assert.deepEqual(willing.done, [`service ${serviceId}`])
   await pass(willing.cluster, ownedOf({}))
   assert.deepEqual(await pendingIds(), [])
-  // What shows up again later is still known to be deleted.
+  // An object that appears again later is still known to be deleted.
   await pass(willing.cluster, owned)
   assert.equal(willing.done.filter((each) => each === `service ${serviceId}`).length, 2)
   assert.deepEqual(await orphanIds(), [])
 })
 
-test('what was removed as an orphan of one cluster is still nobody’s on another one, whose id it has', async () => {
+test('an orphan removed from one cluster is still an orphan on another one that has its id', async () => {
   const [elsewhere, serviceId, environmentId, deploymentId] = [newId(), newId(), newId(), newId()]
   const found = instance({ serviceId, environmentId })
   const taskOwner = await addService(world, {}, 'job')
   const task = instance({ serviceId: taskOwner, environmentId, taskId: taskIdOf(deploymentId, taskOwner) })
-  // Whoever has an engine chooses what it says.
+  // The owner of an engine chooses its answers.
   const claimed = [found, instance({ serviceId: deploymentId, environmentId })]
   const theirs = createCluster('nothing', elsewhere)
   await pass(theirs.cluster, ownedOf({ instances: claimed }))
@@ -168,7 +168,7 @@ test('what was removed as an orphan of one cluster is still nobody’s on anothe
     theirs.done.sort(),
     asked.map((id) => `service ${id}`),
   )
-  // Here it goes when somebody here has it removed, and nobody elsewhere takes that back.
+  // Here it is removed by a request for this cluster, which other clusters cannot take back.
   assert.deepEqual(await removeOn(localKey), [serviceId])
   await pass(theirs.cluster, ownedOf({ instances: claimed }))
   assert.deepEqual(await removeOn(elsewhere), [])
@@ -191,7 +191,7 @@ test('executions are ended only if it is known that they are over', async () => 
     )
   const taskOf = (taskId: string) => instance({ serviceId, environmentId, taskId })
   const over = taskIdOf(ended, serviceId)
-  // Of a deployment that no row stands for, as after a restore, and one that is none of ours.
+  // Runs without a deployment row, as after a restore, one that ended, and one that runs.
   const instances = ['x', taskIdOf(newId(), serviceId), over, taskIdOf(running, serviceId)].map(taskOf)
   const { cluster, done } = createCluster()
   await pass(cluster, ownedOf({ instances }))

@@ -1,7 +1,7 @@
 /**
- * Removes what was deleted, and executions that have ended. What holds data goes only by its deletion, which is recorded
- * (table `deletion`), never because a row is missing: that it lists as orphans (orphans.ts). If one thing cannot be
- * removed, the others still are, and the next pass finds it again.
+ * Removes deleted services, and executions that have ended. Objects with data are removed only by their recorded
+ * deletion (table `deletion`), never because a row is missing: those are listed as orphans (orphans.ts). If one object
+ * cannot be removed, the others still are, and the next pass finds it again.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { countsSql } from '../../clusters/lines/rows.ts'
@@ -16,7 +16,7 @@ import { endTaskOf } from '../tasks/state.ts'
 
 const absent = { state: 'absent', graceMs: 10_000 } as const
 
-/** What cannot be removed must not keep anything else from being removed. */
+/** A failed removal must not prevent others. */
 export const logFailure = async (
   parts: DeploymentParts,
   about: object,
@@ -31,15 +31,15 @@ export const logFailure = async (
   }
 }
 
-/** What is to be removed of what a cluster has, and what nothing is known of. */
+/** The objects of a cluster to be removed, and the unknown ones. */
 export interface Judged {
   deleted: ReadonlySet<string>
   unknown: ReadonlySet<string>
 }
 
 /**
- * Of ids of services and environments that a cluster has. Known is what has a row, and what a deployment or a tool works on. The network of a
- * tool that makes a cluster is needed only while it is at work.
+ * Sorts ids of services and environments on a cluster. Ids are known if they have a row, or if a deployment or a tool
+ * works on them. The network of a tool that makes a cluster is needed only while it is at work.
  */
 export const judgeIds = async (
   { database }: Pick<DeploymentParts, 'database'>,
@@ -60,7 +60,7 @@ export const judgeIds = async (
   return { deleted: of(true), unknown: of(false) }
 }
 
-/** The services that anything is of, apart from executions. */
+/** The services of the given objects, apart from executions. */
 export const servicesIn = ({ volumes, instances }: Owned): Map<string, ServiceKey> =>
   new Map(
     [...volumes, ...instances.filter(({ taskId }) => taskId === undefined)].map(({ serviceId, environmentId }) => [
@@ -69,7 +69,7 @@ export const servicesIn = ({ volumes, instances }: Owned): Map<string, ServiceKe
     ]),
   )
 
-/** Removes what is deleted, of these ids. */
+/** Removes the deleted ones among these ids. */
 export const sweepDeleted = async (
   parts: DeploymentParts,
   { runtime, ingress }: Cluster,
@@ -83,7 +83,7 @@ export const sweepDeleted = async (
     if (deleted.has(serviceId))
       await logFailure(parts, { serviceId }, signal, () => runtime.converge(key, absent, null, signal))
   for (const serviceId of published) {
-    // A route of our router to a service that has nothing: it leads nowhere.
+    // A route of our router to a service without objects: it leads nowhere.
     const isEmpty = ingress.sharesPorts && unknown.has(serviceId) && !services.has(serviceId)
     if (deleted.has(serviceId) || isEmpty)
       await logFailure(parts, { serviceId }, signal, () => ingress.unpublish(serviceId))
@@ -97,10 +97,12 @@ interface Pending extends ServiceKey {
   kind: string
 }
 
-/** What of these a runtime's list may not show, because it is made by others: it is removed once more. */
+/** Kinds whose objects a runtime's list may not show, because others make them: they are removed once more. */
 const madeByOthers: ReadonlySet<string> = new Set(['helm', 'argocd_app'])
 
-/** Marks deletions as done of which the cluster has nothing any more. `owned` was read after they were written. */
+/**
+ * Marks deletions as done when the cluster has no object of them any more. `owned` was read after they were written.
+ */
 export const finishDeletions = async (
   parts: DeploymentParts,
   { key, runtime }: Cluster,
@@ -135,8 +137,8 @@ export const readPending = ({ database }: Pick<DeploymentParts, 'database'>, clu
   )
 
 /**
- * Those that another cluster's rows stand for: what an engine says of them is not to be believed. That of this machine is,
- * and runs the tools of all.
+ * Ids that have rows for another cluster: an engine's claims about them are not trusted. Those of this machine's
+ * engine are; it runs the tools of all clusters.
  */
 const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceIds: readonly string[]) => {
   if (key === localKey) return new Set<string>()
@@ -148,7 +150,7 @@ const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceI
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Of these deployments, runs by the clock and runs of clusters, those that are known to have ended. */
+/** Those of these deployments, scheduled runs and runs of clusters that are known to have ended. */
 const endedOwners = async (
   { database }: DeploymentParts,
   cluster: string,

@@ -1,6 +1,6 @@
 /**
- * Secrets of managers outside, as a deployment gets them: read once for each service, and frozen with its release. What
- * is restarted or restored later runs with those.
+ * Secrets of external managers in a deployment: read once for each service, and frozen with its release. Later
+ * restarts and repairs use those values.
  */
 
 import type { Fill } from '../desired/variables-now.ts'
@@ -16,7 +16,7 @@ type Reference = External[number]
 const nameOf = ({ variableId, accessId, reference }: Reference): string =>
   JSON.stringify([variableId, accessId, reference])
 
-/** What each run has read, for its build and its release alike. */
+/** The values that each run has read, for its build and its release alike. */
 const known = new WeakMap<ServiceRun, Map<string, string>>()
 
 const read = async (run: ServiceRun, missing: External, signal: AbortSignal): Promise<Map<string, string>> => {
@@ -31,7 +31,7 @@ const read = async (run: ServiceRun, missing: External, signal: AbortSignal): Pr
 const missingOf = (run: ServiceRun, external: External): External =>
   external.filter((one) => known.get(run)?.has(nameOf(one)) !== true)
 
-/** Puts the values of now in place of references. */
+/** Replaces references with present values. */
 export const fillNow =
   (run: ServiceRun): Fill =>
   async (variables) => {
@@ -39,7 +39,7 @@ export const fillNow =
     if (external.length === 0 || fill === undefined) return variables
     const missing = missingOf(run, external)
     if (missing.length > 0)
-      // Nothing of it may be kept as the result of a step.
+      // None of it may be stored as the result of a step.
       await run.step(
         'secrets',
         { deadlineMs, remember: false },
@@ -54,7 +54,7 @@ type Released = Pick<OpenedRelease, 'environment'> | null
 const releasedIn = (release: Released): Map<string, string> =>
   new Map((release?.environment.external ?? []).map((one) => [nameOf(one), one.value ?? '']))
 
-/** For a plan, which asks no manager: the values of the release that runs, for as long as the references are the same. */
+/** For a plan, which asks no manager: the values of the running release, as long as the references are the same. */
 export const fillAsReleased =
   (release: Released): Fill =>
   async (variables) => {
@@ -64,7 +64,7 @@ export const fillAsReleased =
     return fill(new Map(external.map((one) => [one.variableId, before.get(nameOf(one)) ?? nameOf(one)])))
   }
 
-/** Whether the values are still those of the release. Asks the managers, if there is anything to ask for. */
+/** Whether the values still equal those of the release. Asks the managers, if there are any references. */
 export const areAsReleased = async (
   run: ServiceRun,
   { external = [] }: EffectiveVariables,

@@ -1,7 +1,6 @@
 /**
- * Which version a deploy would bring, without fetching, pulling or building anything: the commit at the head of a
- * branch, or what a registry calls a tag now. A deployment asks it to leave alone what would not change, a plan to say
- * so.
+ * The version that a deploy would bring, without fetching, pulling or building anything: the commit at the head of a
+ * branch, or the present digest of a tag. A deployment uses it to skip unchanged services, a plan to report them.
  */
 import type { Commit } from '../../builds/builder.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
@@ -28,7 +27,7 @@ const readHead = async (
   try {
     return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
-    // The token was deleted: the deployment will say so.
+    // The token was deleted: the deployment will report it.
     if (error instanceof DeploymentError) return null
     throw error
   }
@@ -52,12 +51,12 @@ const readDigest = async (
     return (await images.resolve({ organizationId, reference, ...access }, signal)) ?? from
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
-    // The deployment, which pulls, says why.
+    // The deployment, which pulls, reports why.
     return error.code === 'image_denied' ? null : from
   }
 }
 
-/** Whether a deploy of this image stays with the release's own, whatever its registry has by now. */
+/** Whether a deploy of this image keeps the release's own, whatever its registry has by now. */
 export const staysAt = (
   current: Release | null,
   wanted: ImageSource,
@@ -102,7 +101,7 @@ const readableCommit = async (
   commitId: string,
 ): Promise<string | null> => ((await readHead(parts, organizationId, source)) === null ? null : commitId)
 
-/** Of a chart of a repository of charts. What its values are read from may have changed unseen. */
+/** For a chart of a chart repository. The sources of its values may have changed. */
 const nextChart = (
   { chartName, chartVersion }: Extract<ChartSpec['chart'], { chartName: string }>,
   hasValuesFiles: boolean,
@@ -114,7 +113,7 @@ const nextChart = (
   return { of: 'chart', from, to: hasValuesFiles ? null : name, fromName: from, toName: name }
 }
 
-/** The version that is deployed, and the one that a deploy as requested would bring. */
+/** The deployed version, and the one that a deploy as requested would bring. */
 export const nextVersion = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -136,7 +135,7 @@ export const nextVersion = async (
   if (source.from === 'chart' && source.valuesFiles !== null)
     return { of: 'chart', from, to: null, fromName: from, toName: from }
   const { commitId, redeploy } = requested
-  // What this service has deployed already is no news to it.
+  // The deployed commit needs no check.
   if (commitId !== undefined && commitId !== from)
     return { of: 'commit', from, to: await readableCommit(parts, organizationId, git, commitId) }
   const stays = redeploy === true ? from : null

@@ -1,7 +1,7 @@
 /**
  * The record of a service: its rows, sealed, kept on its instances and volumes, so that a database that has lost them
- * can get them back (adopt-services.ts). Promises that nobody without this installation's master key can read or make one.
- * What a record says is as old as the deployment that wrote it. If the process dies here, nothing is left.
+ * can restore them (adopt-services.ts). Promises that reading or making one requires this installation's master key. A
+ * record is as old as the deployment that wrote it. If the process dies here, nothing is left.
  */
 import { promisify } from 'node:util'
 import { deflateRaw, inflateRaw } from 'node:zlib'
@@ -28,7 +28,7 @@ export interface ServiceRecord {
   rows: Rows
 }
 
-/** As it is on an instance: JSON. */
+/** The form on an instance: JSON. */
 interface Envelope {
   version: 1
   organization: string
@@ -48,7 +48,7 @@ const place = (serviceId: string) => ({ table: 'record', row: serviceId, column:
 
 const under = `in ($1, $2, $3)`
 
-/** What belongs to service $1 in environment $2 of project $3 with release $4 of deployment $5. */
+/** The rows of service $1 in environment $2 of project $3 with release $4 of deployment $5. */
 const conditions: Readonly<Record<string, string>> = {
   node: `id ${under}`,
   variable: `parent_id ${under}`,
@@ -70,14 +70,14 @@ const conditions: Readonly<Record<string, string>> = {
 /** What is left out of a record that would be too large otherwise: first the rows that the fewest restores need. */
 const dispensable = [[], ['uploaded_certificate', 'service_output'], ['variable']] as const
 
-/** Of tables with long texts, SQL for their bytes in a row `x`, which is asked before any of them is read. */
+/** For tables with long texts, SQL for their size in a row `x`, which is read before any of them. */
 const longTexts: Readonly<Record<string, string>> = {
   variable: `octet_length(coalesce(x.value, '')) + octet_length(coalesce(x.sealed, ''))`,
   service_output: `octet_length(coalesce(x.value, '')) + octet_length(coalesce(x.sealed, ''))`,
   release: 'octet_length(x.sealed_env)',
 }
 
-/** More than a record could hold, however well it is compressed, is not worth the memory. */
+/** More than a record could contain, however well compressed, is not read into memory. */
 const mostTextBytes = 256 * 1024
 
 const rowsSql = (table: string, condition: string): string => {
@@ -126,7 +126,7 @@ export const writeRecord = async (
   return {}
 }
 
-/** Why a record is of no use, in a sentence. */
+/** Why a record is useless, in a sentence. */
 export class UnusableRecord extends Error {}
 
 const parse = (text: string): Envelope => {

@@ -1,4 +1,4 @@
-/** What a deployment does with releases: opening them, freezing them again, and making one current. */
+/** A deployment's work with releases: opening them, freezing them again, and making one current. */
 
 import { usualLimits } from '../../limits/limits.ts'
 import { countRelease } from '../../limits/service-room.ts'
@@ -19,7 +19,9 @@ export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: O
   return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
 }
 
-/** An older release of the service once more, as this deployment's own, with the image that it can start from now. */
+/**
+ * Freezes an older release of the service again, as this deployment's own, with the image that it can start from now.
+ */
 export const freezeAgain = (
   run: ServiceRun,
   { release, environment }: OpenedRelease,
@@ -33,7 +35,7 @@ export const freezeAgain = (
 }
 
 /**
- * From now on the service runs this release, on its schedule too; a cancel comes too late. A forced event leaves the
+ * From now on the service runs this release, with its schedule; a cancel comes too late. A forced event leaves the
  * schedule alone.
  */
 export const makeCurrent = async (

@@ -1,5 +1,5 @@
 /**
- * Releases: what one deployment runs, frozen. Immutable once written; the image, the configuration and the sealed
+ * Releases: the frozen content of one deployment. Immutable once written; the image, the configuration and the sealed
  * environment are stored together, so that the same can be started again at any time.
  */
 import { keySql } from '../../clusters/local.ts'
@@ -15,11 +15,11 @@ export interface Release {
   organizationId: string
   serviceId: string
   clusterId: string
-  /** Also the revision of its instances, unless it took them over as they were (release/reroute.ts). */
+  /** Also the revision of its instances, unless it took over existing ones (release/reroute.ts). */
   deploymentId: string
   image: string
   commit: unknown
-  /** What the image was pulled as; null for one that was built. */
+  /** The reference that was pulled; null for a built image. */
   source: ReleaseSource | null
   workload: FrozenWorkload
   hash: string
@@ -29,7 +29,7 @@ export interface ReleaseSource {
   registryId: string | null
   name: string
   tag: string
-  /** The tag that the configuration named; a deploy may have named another one. */
+  /** The tag in the configuration; a deploy may have named another one. */
   configured: string
 }
 
@@ -39,7 +39,7 @@ export interface OpenedRelease {
   environment: Environment
 }
 
-/** With what the release is made of, if that is no image. */
+/** With the content of a release that has no image. */
 export type Environment = Pick<EffectiveVariables, 'env' | 'files' | 'secretValues' | 'external'> & SealedContent
 
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", cluster_id as "clusterId",
@@ -50,7 +50,7 @@ const place = (id: string) => ({ table: 'release', row: id, column: 'sealed_env'
 const find = (db: Queryable, where: string, values: unknown[]): Promise<(Release & { sealed: string })[]> =>
   db.query(`select ${columns}, sealed_env as sealed from release where ${where}`, values)
 
-/** Writes the release of one service in one deployment; the second time it answers the first one's. */
+/** Writes the release of one service in one deployment; a second call returns the first one's. */
 export const freezeRelease = async (
   database: Database,
   sealer: Sealer,
@@ -82,7 +82,7 @@ export const freezeRelease = async (
     release.serviceId,
     release.deploymentId,
   ])
-  // The answer is kept as the result of a step, where nothing sealed belongs.
+  // The answer is stored as the result of a step, which must not contain sealed values.
   const { sealed: _, ...kept } = written!
   return kept
 }
@@ -101,7 +101,7 @@ export const openRelease = async (
   return { release, workload: thawWorkload(release.workload, release.image, environment), environment }
 }
 
-/** What the organization's services run as this public image; null when none of them has been deployed from it. */
+/** The image that the organization's services run for this public name; null if none was deployed from it. */
 export const publicImageOf = async (
   db: Queryable,
   organizationId: string,

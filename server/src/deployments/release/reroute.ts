@@ -1,6 +1,6 @@
 /**
- * A change of nothing but how requests reach a service and are treated on their way: the instances that run stay, and
- * the router is told. The deployment and its plan use the same function.
+ * A change only of how requests reach a service and are treated: the running instances stay, and the router is
+ * updated. The deployment and its plan use the same function.
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { WorkloadPort } from '../../runtimes/runtime.ts'
@@ -55,7 +55,7 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
   return fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
 }
 
-/** The release of the instances that run, with the new routes; null if they have to be replaced. */
+/** The release of the running instances, with the new routes; null if they have to be replaced. */
 export const rerouted = async (run: ServiceRun, wanted: Wanted): Promise<Release | null> => {
   const { parts, service, claim, step } = run
   if (service.currentReleaseId === null || service.desired !== 'RUNNING') return null

@@ -22,9 +22,9 @@ interface Row {
   clusterId: string
   source: ReleaseSource | null
   wasSuccessful: boolean
-  /** Tag of what runs now. */
+  /** Tag of the running version. */
   presentTag: string | null
-  /** A chart or an app, which is kept whole with its release, or what a module makes: no image has to be there. */
+  /** A chart or an app, which is stored whole with its release, or a service made by a module: it needs no image. */
   hasNoImage: boolean
 }
 
@@ -42,13 +42,13 @@ const find = async (db: Queryable, serviceId: string, where: string, values: unk
   return row
 }
 
-/** Releases that a restart or a deploy of the same has left are no way back. */
+/** Releases left by a restart or an equal deploy are not candidates for a rollback. */
 const isEarlier = `${wasSuccessfulSql}
   and (c.id is null or (r.created_at < c.created_at and (r.hash, r.image) <> (c.hash, c.image)))`
 
 const unusable = (why: string) => conflict('release_not_usable', why)
 
-/** What was built is nowhere but on the engine. An engine that does not answer says nothing against it. */
+/** A built image exists only on the engine. If the engine does not answer, the image counts as present. */
 const isGone = async (
   parts: DeploymentParts,
   { organizationId, clusterId, image, source, hasNoImage }: Row,
@@ -100,7 +100,7 @@ const executionNumber = (environmentId: string, executionId: string): number => 
   return number
 }
 
-/** The newest success before the last deployment, or the one that is named. */
+/** The newest success before the last deployment, or the named one. */
 const findExecution = async (db: Queryable, environmentId: string, executionId?: string): Promise<Execution> => {
   const [row] = await db.query<Execution>(
     executionId === undefined
@@ -115,7 +115,7 @@ const findExecution = async (db: Queryable, environmentId: string, executionId?:
   throw conflict('nothing_to_roll_back', 'This environment has no earlier successful deployment.')
 }
 
-/** See `Deployments.releasesOf`. Services that have what they had then, or had nothing, are left out. */
+/** See `Deployments.releasesOf`. Services that have the same release as then, or had none, are left out. */
 export const releasesOf = async (
   parts: DeploymentParts,
   db: Queryable,

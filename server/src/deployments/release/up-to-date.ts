@@ -15,8 +15,8 @@ import { isSameVersion, mayBeSkipped } from './version-change.ts'
 const deadlineMs = 120_000
 
 /**
- * Every instance that a release is to have runs: `scale` of them, or as many as it says itself. One that sleeps is as it
- * should be, but whoever deploys one service is to see it run.
+ * Every instance of a release runs: `scale` of them, or the number in the release. A sleeping service is up too,
+ * except in a deploy of that one service, which must start it.
  */
 export const isUp = (
   { workload }: Release,
@@ -45,7 +45,7 @@ const wouldChangeNothing = async (
   return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)
 }
 
-/** Decided once in a deployment. Costs nothing where a deploy rolls out whatever has changed. */
+/** Decided once in a deployment. Costs nothing where a deploy rolls out in any case. */
 export const isUpToDate = async (run: ServiceRun, wanted: ReturnType<typeof desiredOf>): Promise<boolean> => {
   const { service, claim, step } = run
   const may = mayBeSkipped({

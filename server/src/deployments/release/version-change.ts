@@ -1,13 +1,10 @@
 /** What a deploy would bring in place of what is deployed, and whether it may leave a service alone. Pure. */
 
-/** A version that is deployed (`from`), and the one that would be (`to`). */
+/** The deployed version (`from`), and the one that would be (`to`). */
 export type Version =
   /** Null: nothing is deployed; the head of the branch cannot be read. */
   | { of: 'commit'; from: string | null; to: string | null }
-  /**
-   * References that never move, and what they are called. `to` is null for an image that is not known before it is
-   * pulled.
-   */
+  /** References that never move, and their names. `to` is null for an image that is not known before it is pulled. */
   | { of: 'image' | 'chart'; from: string | null; to: string | null; fromName: string | null; toName: string | null }
 
 export const isSameVersion = ({ from, to }: Version): boolean => to !== null && from === to
@@ -24,8 +21,8 @@ interface Skippable {
 }
 
 /**
- * Whether a deploy leaves a service alone when nothing of it has changed: in a deploy of the whole environment, or
- * where a rollout would interrupt it.
+ * Whether a deploy leaves an unchanged service alone: in a deploy of the whole environment, or if a rollout would
+ * interrupt it.
  */
 export const mayBeSkipped = ({ wholeEnvironment, stopsFirst, runsTask, released, running }: Skippable): boolean =>
   (wholeEnvironment || stopsFirst) && !runsTask && released && running

@@ -55,7 +55,7 @@ test('what runs is stopped when the hours end, and the same is started, at its v
   await reach('DEPLOYED STOPPED DEPLOYED')
   await strike()
   await reach('STOPPED STOPPED STOPPED')
-  // Whoever starts one in the night has it until the next end, and it is not started a second time.
+  // A service started by a user at night runs until the next end, and is not started a second time.
   await act(2, 'deploy')
   await reach('STOPPED STOPPED DEPLOYED')
   await setHours(hours(-1, 1))

@@ -1,8 +1,8 @@
 /**
- * Environments that run only in their hours: stops what runs when they end, and starts the same services, at their
- * deployed versions, when they begin. Acts when the hours change, never between: what a user starts or stops meanwhile
- * stays so until then. Each change is one transaction with its request: made once, whatever dies, and after a downtime
- * only the last one counts.
+ * Environments that run only in their hours: stops running services when the hours end, and starts the same services,
+ * at their deployed versions, when they begin. Acts when the hours change, never in between: services that a user
+ * starts or stops meanwhile stay so until then. Each change is one transaction with its request: made once, whatever
+ * dies, and after a downtime only the last one counts.
  */
 
 import { newId } from '../../lib/ids.ts'
@@ -17,7 +17,7 @@ import { requestDeployment } from './request.ts'
 import { requestPartsOf } from './request-parts.ts'
 
 const longestSleepMs = 30_000
-/** For one whose request was refused, such as by a limit. */
+/** For an environment whose request was refused, such as by a limit. */
 const againMs = 60_000
 
 interface Due {
@@ -26,7 +26,7 @@ interface Due {
   projectId: string
   name: string
   hours: DailyHours
-  /** False: only their next change has to be found out, because they were set just now. */
+  /** False: only their next change must be computed, because they were set just now. */
   acts: boolean
   stopped: string[]
 }
@@ -69,7 +69,7 @@ const request = async (
   })
 }
 
-/** What is to be remembered of the services that are stopped from now on. */
+/** The facts to be stored about the services that are stopped now. */
 const act = async (tx: Queryable, parts: DeploymentParts, due: Due, open: boolean): Promise<string[]> => {
   if (open) {
     const ids = await idsOf(tx, stillStopped, [due.environmentId, due.stopped])

@@ -79,7 +79,7 @@ export const cancelRunning = async (tx: Queryable, ids: readonly string[], force
   for (const id of ids) await tx.query(`select pg_notify('slipway_cancel', $1)`, [id])
 }
 
-/** Ends what an open deployment does for some of its services; it goes on with the others. */
+/** Ends an open deployment's work for some of its services; it continues with the others. */
 export const cancelParts = async (
   tx: Queryable,
   { id, isWaiting, serviceIds }: { id: string; isWaiting: boolean; serviceIds: readonly string[] },

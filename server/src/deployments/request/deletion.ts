@@ -1,7 +1,7 @@
 /**
- * What a deletion does to the requests before it: it joins an open deletion of the same, and ends every other request
- * that it makes pointless. All of it happens in the transaction that accepts the deletion. A part of a deployment with
- * other services ends alone; the others go on.
+ * The effect of a deletion on earlier requests: it joins an open deletion of the same services, and ends every other
+ * request that it makes pointless. All of it happens in the transaction that accepts the deletion. A part of a
+ * deployment with other services ends alone; the others continue.
  */
 import type { Queryable } from '../../store/database.ts'
 import type { AcceptedDeployment, DeploymentRequest } from '../deployments.ts'
@@ -34,8 +34,8 @@ const openDeletions = (tx: Queryable, environmentId: string): Promise<OpenDeleti
   )
 
 /**
- * The ids of `request` that are not yet being deleted in the way that it asks for, and the open deletion that covers
- * those that are.
+ * The ids of `request` that are not yet being deleted in the requested way, and the open deletion that covers the
+ * others.
  */
 export const openDeletion = async (
   tx: Queryable,
@@ -68,7 +68,7 @@ interface OpenPart {
   serviceId: string
 }
 
-/** An uninstall that runs already removes the same. */
+/** An uninstall in progress removes the same. */
 const openParts = (tx: Queryable, environmentId: string): Promise<OpenPart[]> =>
   tx.query<OpenPart>(
     `select d.id as "deploymentId", d.state, w.service_id as "serviceId"
@@ -79,8 +79,8 @@ const openParts = (tx: Queryable, environmentId: string): Promise<OpenPart[]> =>
   )
 
 /**
- * Ends what waits or runs for services that are to be deleted, or for their whole environment. The caller holds the
- * environment's lock.
+ * Ends queued and running deployments of services that will be deleted, or of their whole environment. The caller
+ * holds the environment's lock.
  */
 export const endForDeletion = async (
   tx: Queryable,

@@ -20,13 +20,13 @@ interface Candidate {
   /** It has a current release. */
   released: boolean
   state: string
-  /** Open deployments that it is part of. */
+  /** Open deployments that include it. */
   queued: number
   /** A deployment that deletes it is queued or running. */
   leaving: boolean
 }
 
-/** What its kind cannot do; null if nothing prevents the action. */
+/** The limits of its kind; null if nothing prevents the action. */
 export const kindRefusal = (
   action: DeploymentAction,
   kind: Pick<DeployableKind, 'workload' | 'tasks'>,
@@ -42,9 +42,9 @@ export const kindRefusal = (
 }
 
 type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart' | 'app'> & {
-  /** Where its image comes from; absent: that is known to be there. */
+  /** The source of its image; absent: the image is known to exist. */
   from?: Source['from']
-  /** The module that makes it: its cluster runs nothing then. */
+  /** The module that makes it: then its cluster runs nothing. */
   module?: Extract<Source, { from: 'module' }>
 }
 
@@ -105,10 +105,10 @@ export const abilityWords = Object.fromEntries(
   Object.entries(lacks).map(([ability, { what }]) => [ability, what]),
 ) as Record<Ability, string>
 
-/** What a Kubernetes cluster has with the one ingress and not with the other. */
+/** Abilities of a Kubernetes cluster that depend on its kind of ingress. */
 const ofIngress: ReadonlySet<Ability> = new Set(['grpc', 'path-rewrites', 'sticky-sessions'])
 
-/** What its cluster lacks for a service; null when it lacks nothing. */
+/** The ability that its cluster lacks for a service; null if it lacks none. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
   const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
   if (lacking === undefined) return null
@@ -121,7 +121,7 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 
-/** A version that is asked for, and that the chart or its values do not have. */
+/** Refuses a requested version that does not exist for the chart or its values. */
 const versionRefusal = (
   source: Extract<Source, { from: 'chart' }>,
   { commitId, chartVersion, valuesCommitId }: Partial<ServiceRequest>,
@@ -136,7 +136,7 @@ const versionRefusal = (
   return null
 }
 
-/** What a cluster lacks for a service; null when it lacks nothing. */
+/** The reason why a cluster cannot run a service; null if it can. */
 export type Lacking = (of: Needs) => Promise<string | null>
 
 /**
@@ -160,7 +160,7 @@ export const lackingOf =
         (of.from === 'git' ? builds : null) ??
         (of.app === undefined ? null : app(of.app)))
 
-/** Why a service of this kind cannot be deployed to its cluster, whatever state it is in; null when it can. */
+/** Why a service of this kind cannot be deployed to its cluster, whatever its state; null if it can. */
 export const deployRefusal = async (
   kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
   lacking: Lacking,
@@ -170,7 +170,7 @@ export const deployRefusal = async (
 ): Promise<string | null> => {
   const { forceEvent, releaseId } = requested
   const refusal = kind.refusal?.(spec) ?? null
-  // What is freed runs nothing, and an older release has its image.
+  // Unlocking a state runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
   const source = kind.source(spec)
   const made = source.from === 'module' ? { module: source } : {}
@@ -187,7 +187,7 @@ export const stateRefusal = (
   wholeEnvironment: boolean,
 ): ApiError | null => {
   if (leaving) return conflict('deletion_in_progress', `Service ${name} is being deleted.`)
-  // A stop of the whole environment leaves as they are those that are stopped.
+  // A stop of the whole environment skips services that are stopped.
   if (action === 'STOP' && !wholeEnvironment && state === 'STOPPED' && queued === 0)
     return conflict('already_stopped', `Service ${name} is already stopped.`)
   if (action === 'RESTART' && !released)

@@ -1,4 +1,4 @@
-/** What a request for a deployment needs of the engine's parts. */
+/** The parts of the engine that a request for a deployment needs. */
 import { readCapacity } from '../../clusters/capacity.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { buildRefusal } from '../../clusters/pushed-builder.ts'
@@ -15,7 +15,7 @@ import type { RequestParts } from './request.ts'
 const noEngine =
   'A database in MANAGED mode is made by a tool that runs on the Docker engine of this server, and this server has none (SLIPWAY_DOCKER=off).'
 
-/** What a cluster lacks, as it last said. */
+/** The abilities that a cluster lacks, from its last answer. */
 export const readLacking = async (
   {
     volumeSizes = 'auto',

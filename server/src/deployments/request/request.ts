@@ -48,12 +48,12 @@ export interface RequestParts {
   kindOf(kind: Kind): KindFacts
   enqueue: EnqueueDeploymentEvent
   missingTool(name: string): Promise<string | null>
-  /** Of a cluster that services can be deployed to. */
+  /** For a cluster that services can be deployed to. */
   lackingOf(tx: Queryable, clusterId: string): Promise<Lacking>
-  /** Why what is made from this cannot be stopped. */
+  /** Why a service with this source cannot be stopped. */
   stopRefusal(source: Source): string | null
   limits: Pick<Limits, 'queued'>
-  /** Claims the published ports of services; why some cannot be deployed with theirs, by id. */
+  /** Claims the published ports of services; returns why some cannot be deployed with theirs, by id. */
   claimPorts(tx: Queryable, organizationId: string, services: readonly ServiceRow[]): Promise<Map<string, string>>
   disk?: Pick<Disk, 'refuseDeploy'> | undefined
 }
@@ -78,13 +78,11 @@ const refuseImpossible = ({ action, wholeEnvironment }: DeploymentRequest, servi
 
 interface Chosen {
   services: ServiceRow[]
-  /** Why the others of a whole environment are left as they are. */
+  /** Why the others of a whole environment are skipped. */
   leftOut: string[]
 }
 
-/**
- * The services that a deploy can be about. Those of a whole environment that cannot be deployed are left as they are.
- */
+/** The services that a deploy includes. Those of a whole environment that cannot be deployed are skipped. */
 const chooseDeployable = async (
   tx: Queryable,
   request: DeploymentRequest,
@@ -113,7 +111,7 @@ const chooseDeployable = async (
   return withoutRefused(services, new Map([...refusals, ...clashes]))
 }
 
-/** Claims published ports for what is deployed with its configuration as it is now. */
+/** Claims published ports for services that are deployed with their present configuration. */
 const claimWanted = async (
   tx: Queryable,
   { action, organizationId, wholeEnvironment }: DeploymentRequest,
@@ -135,7 +133,7 @@ const withoutRefused = (services: readonly ServiceRow[], refusals: ReadonlyMap<s
   leftOut: services.flatMap(({ id, name }) => (refusals.has(id) ? [`${name} is left out: ${refusals.get(id)}`] : [])),
 })
 
-/** Those of several that cannot be stopped are left as they are. */
+/** Of several services, those that cannot be stopped are skipped. */
 const chooseStoppable = (services: readonly ServiceRow[], parts: RequestParts): Chosen => {
   const refusals = new Map<string, string>()
   for (const { id, kind, spec, released } of services) {
@@ -148,7 +146,7 @@ const chooseStoppable = (services: readonly ServiceRow[], parts: RequestParts): 
   return chosen
 }
 
-/** All that is asked of each service, whatever it is. */
+/** The complete request for each service. */
 const signature = (services: readonly ServiceRequest[]): string =>
   canonical(Object.fromEntries(services.map(({ id, ...asked }) => [id, asked])))
 
@@ -181,7 +179,7 @@ const accepted = (environmentId: string, id: string, n: number, at: Date): Accep
   createdAt: at.toISOString(),
 })
 
-/** A redeploy and a rollback use images that are there. */
+/** A redeploy and a rollback use existing images. */
 const needsImage = ({ action, services }: DeploymentRequest): boolean =>
   action === 'DEPLOY' && services.some(({ redeploy, releaseId }) => redeploy !== true && releaseId === undefined)
 
@@ -239,13 +237,13 @@ const insertServices = async (
         kind.subAction?.(request.action, requested.forceEvent ?? null) ?? 'NONE',
       ],
     )
-    // What is under way keeps showing its own state; the end of it then shows this request's.
+    // A deployment in progress keeps showing its own state; its end then shows this request's.
     if (service.queued === 0 || isFinal(service.state))
       await setServiceState(tx, service.id, request.action, queued, deployment)
   }
 }
 
-/** What the audit log tells of: the services, and a whole environment before them. */
+/** Targets of the audit rows: the services, and a whole environment before them. */
 const targetsOf = (request: DeploymentRequest, name: string, services: readonly ServiceRow[]): Told['target'][] =>
   request.wholeEnvironment ? [{ kind: 'environment', id: request.environmentId, name }, ...services] : [...services]
 
@@ -254,7 +252,7 @@ const queuedOf = ({ action, services }: DeploymentRequest, targets: readonly Tol
   return targets.map((target) => ({ word: wordsOf(action, asked.get(target.id) ?? services).queued, target }))
 }
 
-/** Whether nothing was ever done for these services, so that no engine has anything of them. */
+/** Whether nothing was ever done for these services, so that no engine has any of their objects. */
 const areUntouched = async (tx: Queryable, services: readonly ServiceRow[]): Promise<boolean> => {
   if (services.some(({ state, released, queued }) => !/^(READY|CANCELED)$/.test(state) || released || queued > 0))
     return false
@@ -266,7 +264,7 @@ const areUntouched = async (tx: Queryable, services: readonly ServiceRow[]): Pro
   return trace === undefined
 }
 
-/** Something never deployed needs no engine to be deleted: its rows are all there is. */
+/** A service that was never deployed needs no engine to be deleted: it has only rows. */
 const deleteAtOnce = async (
   tx: Queryable,
   request: DeploymentRequest,
@@ -289,7 +287,7 @@ const deleteAtOnce = async (
   return true
 }
 
-/** What is deployed to a cluster with a conflict is decided by an operator first. */
+/** Before deployments to a cluster with a conflict, an operator must decide. */
 const refuseConflict = async (tx: Queryable, environmentId: string): Promise<void> => {
   const [found] = await tx.query<{ message: string }>(
     `select message from cluster_conflict where cluster = ${environmentKeySql('$1')}`,
@@ -319,7 +317,7 @@ export const requestDeployment = async (
   )
   // Another request has deleted it since its caller was checked.
   if (!request.wholeEnvironment && asked.length < request.services.length) throw notFound()
-  // An action on a whole environment is not about what leaves it anyway.
+  // An action on a whole environment ignores services that are being deleted.
   const found = asked.filter(({ leaving }) => !(request.wholeEnvironment && leaving))
   const { services, leftOut } = await chooseDeployable(tx, request, found, parts)
   const chosen = new Set(services.map(({ id }) => id))

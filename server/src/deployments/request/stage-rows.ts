@@ -11,7 +11,7 @@ export const stagesFrom = (environmentId: string, rows: Stage[] | null): Stage[]
 
 export interface Placement {
   stages: Stage[]
-  /** The stage of a service, whose kind says the default one. */
+  /** The stage of a service, whose kind determines the default one. */
   stageOf(serviceId: string, defaultOrder: number): Stage
 }
 

@@ -25,7 +25,9 @@ export const defaultOrder = (kind: Kind): number => kinds[kind].stage
 
 const versionAt = 14
 
-/** An id that belongs to another: a version of its own, and the last digit turned by `turn`. The inverse is `sourcesOf`. */
+/**
+ * An id derived from another: with its own version, and the last digit changed by `turn`. The inverse is `sourcesOf`.
+ */
 const derivedId = (id: string, turn: number): string => {
   const last = (Number.parseInt(id.at(-1)!, 16) ^ turn).toString(16)
   return `${id.slice(0, versionAt)}8${id.slice(versionAt + 1, -1)}${last}`
@@ -46,15 +48,14 @@ export const environmentsOfStage = (stageId: string): string[] => {
   })
 }
 
-/** What a default stage is called. */
+/** The name of a default stage. */
 export const defaultStageName = (order: number): string => defaults[order]?.name ?? ''
 
 export const defaultStages = (environmentId: string): Stage[] =>
   defaults.map((stage, order) => ({ ...stage, id: defaultStageId(environmentId, order), order }))
 
 /**
- * The stage that a service is in: the one it was put in, else the default one of its kind; where that was deleted, the
- * last one.
+ * The stage of a service: the one it was put in, else the default one of its kind; if that was deleted, the last one.
  */
 export const stageOf = (
   environmentId: string,
@@ -65,7 +66,7 @@ export const stageOf = (
   return at(service.stageId) ?? at(defaultStageId(environmentId, service.defaultOrder)) ?? stages.at(-1)!
 }
 
-/** Services by stage, in the order they are worked on: up the stages to deploy, down to stop, uninstall and delete. */
+/** Services by stage, in the order of execution: up the stages to deploy, down to stop, uninstall and delete. */
 export const inStages = <T extends { stage: number }>(action: DeploymentAction, services: readonly T[]): T[][] => {
   const stages = new Map<number, T[]>()
   for (const service of services) stages.set(service.stage, [...(stages.get(service.stage) ?? []), service])

@@ -1,4 +1,4 @@
-/** What becomes of the sizes of volumes on a cluster, whose engine limits them or only counts them. Pure. */
+/** The effect of sizes of volumes on a cluster, whose engine limits them or only counts them. Pure. */
 import type { Workload } from '../../runtimes/runtime.ts'
 
 /** `enforce`: a service whose volumes would have no limit is not deployed. */
@@ -7,16 +7,16 @@ export type VolumeSizes = (typeof volumeSizeModes)[number]
 
 type Volumes = Workload['volumes']
 
-/** How much each volume takes at most: see `Runtime.volumeSizes`. */
+/** The limit of each volume: see `Runtime.volumeSizes`. */
 type Made = ReadonlyMap<string, number | null>
 
-/** Why a cluster is refused for its volumes; null where it limits them, or never said whether it does. */
+/** Why a cluster is refused for its volumes; null if it limits them, or never said whether it does. */
 export const sizeRefusal = (mode: VolumeSizes, limits: boolean | null, volumes: Volumes): string | null => {
   if (mode !== 'enforce' || limits !== false || volumes.length === 0) return null
   return 'The cluster cannot limit the size of volumes, which this server requires (SLIPWAY_VOLUME_SIZES): remove the storage, or clone the service to an environment on another cluster.'
 }
 
-/** A volume that has another limit than is wanted, and cannot get that; null if there is none. */
+/** A volume with another limit than the wanted one, which it cannot get; null if there is none. */
 export const changedSize = (volumes: Volumes, made: Made, grows: boolean): string | null => {
   const isWrong = (has: number, wanted: number): boolean => has > wanted || (has < wanted && !grows)
   const changed = volumes.find(({ id, sizeGb }) => isWrong(made.get(id) ?? sizeGb, sizeGb))
@@ -27,11 +27,11 @@ export const changedSize = (volumes: Volumes, made: Made, grows: boolean): strin
   return `The volume at ${mountPath} has ${has} GB, and its size cannot be changed to ${sizeGb} GB: ${why}. Set the size back to ${has}, or move the data to new storage.`
 }
 
-/** The places of those in the list that take as much as they like. */
+/** The indexes of volumes without a limit. */
 export const unlimitedVolumes = (volumes: Volumes, made: Made, limits: boolean): number[] =>
   volumes.flatMap(({ id }, index) => ((made.has(id) ? made.get(id) === null : !limits) ? [index] : []))
 
-/** What a deployment says of its volumes. */
+/** The lines in a deployment's log about its volumes. */
 export const sizeNotes = (volumes: Volumes, made: Made, limits: boolean, grows: boolean): string[] => {
   const changed = volumes.flatMap(({ id, mountPath, sizeGb }) => {
     const has = made.get(id) ?? sizeGb

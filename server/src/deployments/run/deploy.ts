@@ -1,7 +1,7 @@
 /**
- * What happens to one service in one deployment, told in order. Each step is durable and idempotent; a killed process
- * goes on at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
- * one; from the switch on the new version is current and only tidying up remains.
+ * The deployment of one service, step by step. Each step is durable and idempotent; after a kill the next process
+ * resumes at the first unfinished one. Until the switch a failure leaves the old version serving and removes the new
+ * one; after the switch the new version is current and only cleaning up remains.
  */
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -90,13 +90,13 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   await start(run, release, task)
 }
 
-/** What is masked in all that is said of a release. */
+/** The texts that are masked in all messages about a release. */
 const secretsOf = ({ secretValues }: EffectiveVariables, app: SealedContent['app']): string[] =>
   app?.login ? [...secretValues, app.login.password] : secretValues
 
 type ReadVariables = Parameters<typeof makeChart>[2]
 
-/** An image to run, a chart to install, an app for an Argo CD, or a module that is run as it is by then. */
+/** An image to run, a chart to install, an app for an Argo CD, or a module that is run in its present form. */
 const makeVersion = async (
   run: ServiceRun,
   source: Source,
@@ -110,7 +110,7 @@ const makeVersion = async (
 const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
   isAlone(release.workload) ? runOnce(run, release, task) : rollOut(run, release)
 
-/** After a kill: what was frozen is rolled out, whatever has changed since then. */
+/** After a kill: the frozen content is rolled out, whatever has changed since then. */
 const goOn = async (run: ServiceRun, releaseId: string, task: TaskToRun | null): Promise<void> => {
   await enter(run, 'working')
   const release = await run.step('release', { deadlineMs: minute }, async () => {
@@ -121,7 +121,7 @@ const goOn = async (run: ServiceRun, releaseId: string, task: TaskToRun | null):
   await start(run, release, task)
 }
 
-/** It keeps its instances, and requests are treated as the new configuration says from now on. */
+/** It keeps its instances, and requests are treated by the new configuration from now on. */
 const reroute = async (run: ServiceRun, release: Release): Promise<void> => {
   await enter(run, 'working')
   run.log.line('release', 'Only the treatment of requests has changed: the instances stay as they are.')
@@ -132,11 +132,11 @@ const reroute = async (run: ServiceRun, release: Release): Promise<void> => {
 const skipUnchanged = async (run: ServiceRun): Promise<void> => {
   run.unchanged = true
   run.log.line('compare', 'No changes; skipping.')
-  // An event that was forced has deployed the configuration, but not its clock.
+  // A forced event has deployed the configuration, but not its schedule.
   await setClocks(run)
 }
 
-/** An older release once more: no source and no image are made, so that it serves again within moments. */
+/** An older release again: no source and no image are made, so that it serves again within moments. */
 const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   const { step } = run
   await enter(run, 'working')
@@ -149,7 +149,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   await start(run, release, taskFor(release.workload.tasks, 'START'))
 }
 
-/** The same release in new instances; what was built and is lost is built again. */
+/** The same release in new instances; a built image that is lost is built again. */
 export const restart = async (run: ServiceRun): Promise<void> => {
   const { service, step } = run
   await enter(run, 'working')
@@ -169,7 +169,7 @@ export const stop = async (run: ServiceRun): Promise<void> => {
   await converge(run, await stopped(run))
 }
 
-/** Removes all that runs or is stored for a service; for a delete, its row goes with the end of the deployment. */
+/** Removes all objects and data of a service; for a delete, its row is deleted at the end of the deployment. */
 export const remove = async (run: ServiceRun): Promise<void> => {
   const { step, claim, service } = run
   await enter(run, 'working')
@@ -179,7 +179,7 @@ export const remove = async (run: ServiceRun): Promise<void> => {
   await converge(run, await absent(run))
   if (claim.action === 'DELETE')
     await step('retire', { deadlineMs: 2 * minute, remember: false }, (signal) => dropImagesOf(run, signal))
-  // Resources that an uninstall kept are still managed: without their state nothing could change or destroy them.
+  // Resources that an uninstall kept are still managed: without their state they could not be changed or destroyed.
   if (claim.action !== 'UNINSTALL' || service.requested.skipEnding !== true) await forgetRuns(run)
 }
 
@@ -192,19 +192,19 @@ export const actions: Record<DeploymentAction, (run: ServiceRun) => Promise<void
 }
 
 /**
- * After a failure or a cancel before the switch: nothing of the new version stays, requests go where they went before,
- * and what had to stop for the new version starts again.
+ * After a failure or a cancel before the switch: removes the new version, routes requests as before, and starts again
+ * everything that was stopped for the new version.
  */
 export const undo = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   const { service } = run
   await endOwnTask(run, signal)
-  // What runs tasks alone has nothing that stays up.
+  // A service that runs only tasks has no instances.
   const wasRunning = !runsAlone(run) && service.desired === 'RUNNING' && service.currentReleaseId !== null
   const current = wasRunning ? await openOwn(run, service.currentReleaseId!) : null
   await convergeBack(run, current?.workload ?? null, signal)
 }
 
-/** A canceled stop: what ran before runs again. */
+/** A canceled stop: the former instances run again. */
 export const undoStop = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   await endOwnTask(run, signal)
   if (run.service.desired !== 'RUNNING') return

@@ -1,6 +1,6 @@
 /**
- * Abort signals of the services that running deployments work on in this process. A deletion of a service aborts its own
- * with `Canceled`; the deployment goes on with its other services.
+ * Abort signals of the services that running deployments work on in this process. A deletion of a service aborts its
+ * own with `Canceled`; the deployment continues with its other services.
  */
 import type { Database } from '../../store/database.ts'
 import { Canceled } from '../progress/canceled.ts'
@@ -16,7 +16,7 @@ export interface PartSignals {
   ): Promise<T>
   /** Aborts the part with this key (`partKey`) if it runs here. */
   end(key: string): void
-  /** Aborts the parts of these deployments that are to end; for requests whose notification was lost. */
+  /** Aborts the parts of these deployments that should end; for requests whose notification was lost. */
   endRequested(database: Database, deploymentIds: readonly string[]): Promise<void>
 }
 

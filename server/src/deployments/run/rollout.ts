@@ -1,6 +1,6 @@
 /**
- * From a release to instances that serve: what a service is to be, asked of its cluster's runtime, whose steps are the
- * deployment's own.
+ * From a release to instances that serve: the desired state of a service for its cluster's runtime, whose steps become
+ * the deployment's own.
  */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
@@ -29,14 +29,14 @@ export const stopped = async (run: ServiceRun): Promise<Desired> => stoppedAs(ru
 
 export const absent = async (run: ServiceRun): Promise<Desired> => ({ state: 'absent', graceMs: await graceOf(run) })
 
-/** Only shown: a deployment does not fail of it. */
+/** Only shown: it does not fail the deployment. */
 const showProblem = ({ parts, claim, service }: ServiceRun, message: string): void => {
   noteProblem(parts.database, claim.id, service.id, message).catch((error: unknown) =>
     parts.log.debug({ err: error, serviceId: service.id }, 'what a deployment waits for could not be saved'),
   )
 }
 
-/** The steps of the way are those of the deployment. */
+/** The steps of the runtime are those of the deployment. */
 const watched = (run: ServiceRun, serving: () => Promise<void>): Rollout => ({
   serving,
   report(name, text, level) {
@@ -48,13 +48,13 @@ const watched = (run: ServiceRun, serving: () => Promise<void>): Rollout => ({
     try {
       await run.step(name, { deadlineMs, remember: false }, work)
     } catch (error) {
-      // A cancel that comes after the switch only shortens the wait for requests under way.
+      // A cancel after the switch only shortens the wait for requests in progress.
       if (!run.committed || name !== 'drain' || !isCancel(run)) throw error
     }
   },
 })
 
-/** Step by step, for the deployment's readers to see. */
+/** Step by step, visible to the deployment's readers. */
 export const converge = async (
   run: ServiceRun,
   desired: Desired,
@@ -64,7 +64,7 @@ export const converge = async (
   await run.cluster.runtime.converge(run.ref, desired, watched(run, serving), run.signal)
 }
 
-/** As many instances of a new version as the one has that it takes over from, which may have to serve as much. */
+/** As many instances of a new version as its predecessor has, which may have to serve as much. */
 const scaledAs = async ({ parts, service }: ServiceRun, release: Release, workload: Workload): Promise<Workload> => {
   const { scaling } = workload
   if (scaling === undefined) return workload
@@ -80,7 +80,7 @@ const tellScaling = ({ log }: ServiceRun, { scaling }: Workload): void => {
   if (scaling?.min === 0 && !scaling.sleeps) log.line('start', neverSleeps)
 }
 
-/** Back to what was before: what can be had of it at once is enough. */
+/** Back to the former version: as far as is possible at once. */
 export const convergeBack = async (run: ServiceRun, before: Workload | null, signal: AbortSignal): Promise<void> => {
   await takeInstances(run, signal)
   const desired =
@@ -91,7 +91,7 @@ export const convergeBack = async (run: ServiceRun, before: Workload | null, sig
   for (const message of refused) run.parts.log.warn({ serviceId: run.service.id }, message)
 }
 
-/** An older release may come back to ports that were given up since. */
+/** An older release may need ports that were released since. */
 const reservePorts = async ({ parts, claim, service, log }: ServiceRun, { ports }: Workload): Promise<void> => {
   const wanted = openedPorts(ports).map(({ protocol, externalPort: port }) => ({ protocol, port }))
   if (wanted.length === 0) return
@@ -110,7 +110,7 @@ const reservePorts = async ({ parts, claim, service, log }: ServiceRun, { ports 
       log.line('switch', `The ${one.protocol} port ${one.port} now belongs to another service.`, 'error')
 }
 
-/** Fails as it failed, without the secrets that the program printed. */
+/** Fails with the same error, without the secrets that the program printed. */
 const scrub =
   (secrets: readonly string[]) =>
   (error: unknown): never => {
@@ -123,7 +123,7 @@ const scrub =
     throw new DeploymentError(error.code, masked(error.message), { next: error.next, lines, cause: error })
   }
 
-/** A release that takes over from the one before: traffic first, then the pointer that says so. */
+/** Replaces the former release: traffic first, then the pointer to the current release. */
 export const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} no longer exists`)

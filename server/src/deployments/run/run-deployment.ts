@@ -1,6 +1,7 @@
 /**
- * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage go
- * side by side; the first failure stops what has not started. May begin again at any point: what is finished is skipped.
+ * One claimed deployment from its first stage to its final state. Stages follow one another, services of a stage run
+ * in parallel; the first failure skips those that have not started. May begin again at any point: finished parts are
+ * skipped.
  */
 import { awaitShares } from '../../clusters/hold.ts'
 import { readClusterId } from '../../clusters/refs.ts'
@@ -22,12 +23,12 @@ import { graceOf } from '../tasks/jobs.ts'
 import { actions, undo, undoStop } from './deploy.ts'
 import { createPartSignals, type PartSignals } from './part-signals.ts'
 
-/** Services of one stage worked on at once. */
+/** Services of one stage at once. */
 const parallel = 8
 const undoTimeoutMs = 60_000
-/** A cancel must end soon, whatever the engine does; what is left then is swept by reconcile. */
+/** A cancel must end soon, whatever the engine does; the reconciler sweeps the leftovers. */
 const cancelUndoTimeoutMs = 6000
-/** Beside the grace of a program that is asked to end: to save what it leaves. */
+/** In addition to the grace period of a program that is asked to end: to save its outputs. */
 const cancelTaskTimeoutMs = 4000
 
 const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => {
@@ -44,7 +45,7 @@ const asDeploymentError = (error: unknown, run: ServiceRun): DeploymentError => 
   return new DeploymentError('unexpected', `Internal error: the server's log has the details.`)
 }
 
-/** A lost lease or a shutdown: the deployment is not ours any more and nothing may be written. */
+/** A lost lease or a shutdown: the deployment is no longer ours and nothing may be written. */
 const isNotOurs = (error: unknown, { signal }: ServiceRun): boolean =>
   error instanceof LeaseLost || (signal.aborted && !isCancel({ signal }))
 
@@ -64,7 +65,7 @@ const tidy = async (run: ServiceRun, canceled: boolean): Promise<void> => {
 
 const failed = (run: ServiceRun, error: DeploymentError): Outcome => {
   const step = run.phase === 'executing' ? 'task-error' : 'error'
-  // What a job prints stands in the log already.
+  // Output of a job is in the log already.
   if (step === 'error') for (const line of error.lines) run.log.line(step, line, 'error')
   run.log.line(step, error.message, 'error')
   const phase = run.phase === 'building' ? 'buildFailed' : 'failed'
@@ -141,7 +142,7 @@ const workOn = async (
 
 const skipped: Outcome = { kind: 'skipped', state: 'CANCELED', error: null }
 
-/** Ends the part of a service that nothing was done with. */
+/** Ends the part of a service that was not started. */
 const skipService = async (
   parts: DeploymentParts,
   claim: Claim,
@@ -150,7 +151,7 @@ const skipService = async (
   signal: AbortSignal,
 ): Promise<void> => conclude(await beginRun(parts, claim, service, signal), outcome)
 
-/** What was ended by a deletion of the service says nothing of the deployment. */
+/** A part that was ended by a deletion of the service does not count for the deployment. */
 const counts = ({ endRequested, outcome }: ServiceRow): boolean => !(endRequested && outcome === 'CANCELED')
 
 const alreadyFailed = (service: ServiceRow): boolean =>
@@ -167,7 +168,7 @@ const endingOf = (services: readonly ServiceRow[], outcomes: readonly Outcome[])
   return states.includes('CANCELED') ? 'CANCELED' : 'SUCCEEDED'
 }
 
-/** See the head of this file. Rejects only when the deployment is no longer ours or the database is away. */
+/** See the head of this file. Rejects only if the deployment is no longer ours or the database is away. */
 export const runDeployment = async (
   parts: DeploymentParts,
   claim: Claim,
@@ -176,7 +177,7 @@ export const runDeployment = async (
 ): Promise<void> => {
   const release = await parts.environmentLock.acquire(claim.environmentId)
   try {
-    // Whoever reconciles may be another server.
+    // The reconciler may run on another server.
     await awaitShares(parts, claim.environmentId, () => {
       if (!isCancel({ signal })) signal.throwIfAborted()
     })
@@ -197,13 +198,13 @@ const runStages = async (
   let stopped = services.some(alreadyFailed)
   let begun = services.some(({ started }) => started)
   const workOnPart = async (service: ServiceRow, own: AbortSignal): Promise<void> => {
-    // What an earlier process began is to be undone, also when a cancel came meanwhile.
+    // Work that an earlier process began must be undone, also when a cancel came meanwhile.
     const over = stopped || (isCancel({ signal: own }) && !service.started)
-    // A cancel before anything began is what each of them is asked to show.
+    // After a cancel before anything began, each of them shows it.
     if (over) return skipService(parts, claim, service, stopped || begun ? skipped : canceled, own)
     begun = true
     const outcome = await workOn(parts, claim, service, own)
-    // Ended because the service is to be deleted: the others go on.
+    // Ended because the service will be deleted: the others continue.
     if (outcome === canceled && !isCancel({ signal })) return
     outcomes.push(outcome)
     if (outcome.kind !== 'succeeded') stopped = true
@@ -222,7 +223,7 @@ const runStages = async (
   await end(parts, claim, services, isAllCanceled ? [canceled] : outcomes, signal)
 }
 
-/** Removes what its cluster has of the environment itself. */
+/** Removes the cluster's objects of the environment itself. */
 const removeEnvironment = async (parts: DeploymentParts, environmentId: string, signal: AbortSignal): Promise<void> => {
   const clusterId = await readClusterId(parts.database, environmentId)
   if (clusterId === null) return
@@ -230,7 +231,7 @@ const removeEnvironment = async (parts: DeploymentParts, environmentId: string, 
   await runtime.removeEnvironment(environmentId, signal)
 }
 
-/** Of a whole environment, for the audit log. */
+/** For a whole environment, for the audit log. */
 const toldOf = ({ action, environmentId: id }: Claim, services: readonly ServiceRow[], ending: Ending): Told[] => {
   if (ending === 'CANCELED') return []
   const { done, failed } = wordsOf(
@@ -260,7 +261,7 @@ const end = async (
   if (deleted && claim.wholeEnvironment)
     await removeEnvironment(parts, claim.environmentId, signal).catch((error: unknown) => {
       if (!(error instanceof DeploymentError) || error.code !== 'environment_in_use') throw error
-      // Its deletion is recorded all the same: what the database does not know of it is an orphan until a person chooses.
+      // Its deletion is recorded all the same: unknown objects in it are orphans until a user decides.
       parts.log.warn(
         { err: error, environmentId: claim.environmentId },
         'a deleted environment has something that the database does not know: it is listed among the orphans of its cluster',

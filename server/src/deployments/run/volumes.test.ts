@@ -44,7 +44,7 @@ const planned = async ({ engine }: TestEngine, world: World, id: string) => {
   return (await engine.plan(world.database, asked)).stages.flatMap(({ services }) => services)[0]!
 }
 
-/** What deployments said of its volumes, once each line is written. */
+/** The lines of deployments about its volumes, once each is written. */
 const notes = (world: World, id: string, least: number): Promise<string[]> =>
   until(
     async () => {
@@ -123,7 +123,7 @@ test('where sizes must be enforced, nothing with storage is deployed to a cluste
   const plan = await planned(engine, world, stored.id)
   assert.deepEqual([plan.effect, plan.reason.includes('SLIPWAY_VOLUME_SIZES')], ['REFUSED', true])
   assert.equal(await deploy(engine, world, plain), 'DEPLOYED')
-  // Its disk is mounted in another way since it was last asked.
+  // Its disk is mounted in another way since the last check.
   world.runtime.limitVolumes(true)
   await learn()
   world.runtime.limitVolumes(false)

@@ -1,4 +1,4 @@
-/** The sizes of a service's volumes, looked at before anything of a new version is made. */
+/** Checks the sizes of a service's volumes before anything of a new version is created. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
@@ -7,8 +7,8 @@ import { changedSize, sizeNotes, sizeRefusal } from '../request/volume-sizes.ts'
 const deadlineMs = 60_000
 
 /**
- * Fails where the operator requires limits that the engine does not have, and, unless an older release comes back, for
- * a volume whose size was changed to one that it cannot get. Says which sizes are not enforced.
+ * Fails if the operator requires limits that the engine does not have, and, except for a rollback, for a volume whose
+ * size was changed to one that it cannot get. Logs which sizes are not enforced.
  */
 export const checkVolumes = async (
   { parts, cluster, step, log }: ServiceRun,

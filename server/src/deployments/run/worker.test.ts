@@ -74,7 +74,7 @@ test('deployments of a cluster that does not answer take its own places only', a
   await database.query(`update node set spec = '{}' where id = $1`, [far.clusterId])
   await engine.engine.start()
   await until(async () => (await states(far))[0] === 'RUNNING', { what: 'a deployment that gets no answer' })
-  // Another environment of the same cluster waits; of another cluster, none does.
+  // Another environment of the same cluster waits; none of another cluster does.
   const served = await deploy(near)
   assert.equal(await settled(engine, near, served, 20_000), 'DEPLOYED')
   assert.deepEqual(await states(neighbour), ['QUEUED'])

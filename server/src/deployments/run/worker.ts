@@ -1,6 +1,5 @@
 /**
- * What the worker (work/worker.ts) does with deployments: which is next, how its lease is renewed, and that a cancel
- * ends it.
+ * The worker (work/worker.ts) for deployments: which one is next, how its lease is renewed, and that a cancel ends it.
  */
 import { isHeld } from '../../clusters/lines/line.ts'
 import { environmentKeySql } from '../../clusters/local.ts'
@@ -13,12 +12,12 @@ import { createPartSignals } from './part-signals.ts'
 import { runDeployment } from './run-deployment.ts'
 
 const sweepMs = 5000
-/** Of its places, a cluster has so many times as many for organizations of which nothing is under way yet. */
+/** The multiple of its places that a cluster keeps for organizations that have nothing in progress. */
 const spare = 4
 const heartbeatMs = 4000
 
 export interface DeploymentWorker extends Worker {
-  /** Ends what the payload of a `slipway_cancel` notification names, if it runs here. */
+  /** Ends the deployment or part in the payload of a `slipway_cancel` notification, if it runs here. */
   cancel(key: string): void
 }
 
@@ -27,7 +26,7 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
   const partSignals = createPartSignals()
   /** Organizations in the order of their last claim: a thousand deployments of one never delay those of another. */
   const served = new Set<string>()
-  /** Clusters of the deployments under way here, by their ids: one that does not answer holds up its own only. */
+  /** Clusters of the deployments in progress here, by their ids: one that does not answer delays only its own. */
   const under = new Map<string, string>()
 
   const clustersWith = (least: number): string[] => {
@@ -35,7 +34,7 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
     return [...new Set(keys)].filter((key) => keys.filter((each) => each === key).length >= least)
   }
   const fullClusters = () => {
-    // What is queued for a cluster with a conflict waits until an operator has chosen.
+    // Deployments queued for a cluster with a conflict wait until an operator has decided.
     const held = parts.clusters.all().filter(isHeld)
     return {
       full: clustersWith(parts.concurrency),
@@ -70,7 +69,7 @@ export const startDeployments = (parts: DeploymentParts, worker: string): Deploy
   }
   const deployments = createWorker<Claim>(parts, {
     name: 'deployments',
-    // That of each cluster, which the claim sees to.
+    // The limit is per cluster, in the claim.
     concurrency: Number.POSITIVE_INFINITY,
     periodMs: sweepMs,
     idOf: ({ id }) => id,

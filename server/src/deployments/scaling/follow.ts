@@ -1,11 +1,11 @@
-/** Follows what the instances of the services of a cluster use of their processors, and wishes for more or fewer. */
+/** Follows the processor use of the instances of a cluster's services, and requests more or fewer. */
 import type { Cluster } from '../../clusters/clusters.ts'
 import type { DeploymentParts, ScaleTimes } from '../parts.ts'
 import { roomFor } from './room.ts'
 import { readScaled, type ScaledService } from './rows.ts'
 import { decide, type Sample } from './rule.ts'
 
-/** What is to become of a service: how many instances, of those that there are then. */
+/** The target for a service: the number of instances, from its present state. */
 export type Wish = (service: ScaledService) => number
 
 export const usualScaleTimes: ScaleTimes = { sleepAfterMs: 300_000, upMs: 30_000, downMs: 300_000 }
@@ -16,7 +16,7 @@ interface History {
   samples: Sample[]
 }
 
-/** How much of one instance's limit all of them use together; null while that is not known. */
+/** The total use of all instances as a share of one instance's limit; null while that is not known. */
 const readLoads = async (
   { runtime }: Cluster,
   services: readonly ScaledService[],
@@ -35,7 +35,7 @@ const readLoads = async (
   )
 }
 
-/** One look at all of them. What it has seen before is in memory: a new holder begins its windows anew. */
+/** One check of all services. Earlier samples are in memory: a new holder begins its windows anew. */
 export const createFollower = (
   parts: DeploymentParts,
   cluster: Cluster,

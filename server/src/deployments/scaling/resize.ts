@@ -1,10 +1,10 @@
 /**
- * Another number of instances for one service: waking it, putting it to sleep, more and fewer. The same version in the
- * same environment, so it is no deployment: nothing is built, nothing frozen, and nothing waits in a queue.
+ * Changes the number of instances of one service: waking it, putting it to sleep, more and fewer. The version and
+ * environment stay the same, so it is not a deployment: nothing is built, nothing frozen, and nothing waits in a
+ * queue.
  *
- * Promises: how many there are to be is written down before requests are led otherwise, and after added instances are
- * ready. When the process dies in between, the reconciler finishes what was written, or ends what was not; requests that
- * wait ask again.
+ * Promises: the new number is stored before routes are removed, and after added instances are ready. When the process
+ * dies in between, the reconciler finishes stored changes, or undoes others; waiting requests ask again.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -17,10 +17,10 @@ import { openRelease } from '../release/releases.ts'
 import { atScale } from '../status/scale.ts'
 import { type ScaledService, showWaking, writeScale } from './rows.ts'
 
-/** Something else is wanted of the service by now. */
+/** The desired state of the service has changed meanwhile. */
 class Superseded extends Error {}
 
-/** What keeps a service from starting, whoever tries; of an engine that is away nothing is known. */
+/** An error of the service itself, whichever code starts it; while an engine does not answer, the cause is unknown. */
 const isOwnFault = (error: unknown): error is DeploymentError =>
   error instanceof DeploymentError && error.code !== 'engine_unavailable' && error.code !== 'cluster_not_connected'
 
@@ -39,7 +39,10 @@ const converge = async (
   for (const message of refused) log.warn({ serviceId: service.serviceId }, `${message}; retrying in a minute`)
 }
 
-/** Ends what was started in vain. Of a service that sleeps, whoever waits is told; it is tried again after a while. */
+/**
+ * Ends instances that were started in vain. For a sleeping service, waiting requests are answered; waking is retried
+ * after a while.
+ */
 const undo = async (
   { database, clock }: DeploymentParts,
   { runtime }: Cluster,
@@ -60,7 +63,7 @@ const undo = async (
 /** The status of what scales says nothing of its image. */
 const untold = async (): Promise<void> => {}
 
-/** True once there are so many; false when it has to wait for its image. */
+/** True once there are so many; false if it has to wait for its image. */
 export const resize = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -81,7 +84,7 @@ export const resize = async (
       instances: next,
     },
   )
-  // Whoever waits need not wait for what is shown.
+  // Waiting requests need not wait for the status.
   const showing = (isWake ? showWaking(database, service, 'STARTING', null) : Promise.resolve()).catch(
     (error: unknown) => log.debug({ err: error, serviceId: service.serviceId }, 'a wake could not be shown'),
   )

@@ -23,7 +23,7 @@ export const roomFor = async (
   if (isOver) return scale
   if (capacity === null) return Number.POSITIVE_INFINITY
   const byMemory = scale + Math.floor((capacity.memoryMb - inUseMb) / Math.max(1, memoryMb))
-  // More than the processors of the machine could run at once would help nobody.
+  // More instances than the processors of the machine could run at once would be of no use.
   const byProcessors = Math.floor(capacity.cpuMillicores / Math.max(1, cpuMillicores))
   return Math.max(scale, Math.min(byMemory, byProcessors))
 }

@@ -1,4 +1,4 @@
-/** Services that scale, in the database: how many instances of the deployed version there are to be. */
+/** Services that scale, in the database: how many instances of the deployed version there should be. */
 import { keySql } from '../../clusters/local.ts'
 import type { Kind } from '../../kinds.ts'
 import type { Scaling } from '../../runtimes/runtime.ts'
@@ -23,19 +23,19 @@ export interface ScaledService {
   scaling: Scaling
   /** 0: it sleeps. */
   scale: number
-  /** How long there have been so many. */
+  /** How long this number has been unchanged. */
   forMs: number
   cpuMillicores: number
   memoryMb: number
-  /** A deployment says what runs of it. */
+  /** A deployment controls its instances. */
   busy: boolean
-  /** It could not be woken the last time. */
+  /** The last wake failed. */
   failed: boolean
   /** The services of its environment sleep and wake together, because they call one another. */
   together: boolean
 }
 
-/** SQL of a row `s` of `service_state`: whether a deployment says what runs of it. */
+/** SQL over a row `s` of `service_state`: whether a deployment controls its instances. */
 const busySql = `exists (select from deployment_service w join deployment d on d.id = w.deployment_id
   where w.service_id = s.service_id and w.converging and w.finished_at is null and d.state = 'RUNNING')`
 
@@ -50,7 +50,7 @@ const scaledSql = `select s.service_id as "serviceId", s.environment_id as "envi
     join node e on e.id = s.environment_id join node c on c.id = s.cluster_id
   where ${keySql('c')} = $1 and s.desired = 'RUNNING' and s.scaling is not null`
 
-/** Of a cluster, those that are to run. */
+/** The services of a cluster that should run. */
 export const readScaled = (db: Queryable, clusterKey: string): Promise<ScaledService[]> =>
   db.query<ScaledService>(scaledSql, [clusterKey])
 
@@ -62,7 +62,7 @@ export const readOneScaled = async (
 ): Promise<ScaledService | undefined> =>
   (await db.query<ScaledService>(`${scaledSql} and s.service_id = $2`, [clusterKey, serviceId]))[0]
 
-/** False when something else is wanted of the service by now: nothing has changed then. */
+/** False if the desired state of the service has changed meanwhile: then nothing is written. */
 export const writeScale = async (
   db: Queryable,
   { serviceId, releaseId, scale }: ScaledService,
@@ -78,7 +78,7 @@ export const writeScale = async (
   return rows.length > 0
 }
 
-/** What is shown of one that sleeps while it is woken, or could not be. */
+/** The status of a sleeping service while it is woken, or if that failed. */
 export const showWaking = (
   db: Queryable,
   { serviceId, releaseId }: ScaledService,
@@ -97,7 +97,7 @@ export const showWaking = (
     ],
   )
 
-/** What all services of a cluster may use of its memory, with as many instances as they are to have now. */
+/** The memory limits of all services of a cluster, with their present target numbers of instances. */
 export const readMemoryInUse = async (db: Queryable, clusterKey: string): Promise<number> => {
   const [row] = await db.query<{ memoryMb: number }>(
     `select coalesce(sum(coalesce(s.scale, (r.workload ->> 'instances')::int, 0) * (r.workload ->> 'memoryMb')::float8), 0)

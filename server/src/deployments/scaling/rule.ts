@@ -1,13 +1,13 @@
 /**
- * How many instances a service should have, by what they use of their processor limits. Pure.
+ * How many instances a service should have, from their use of their processor limits. Pure.
  *
- * Up: when the average of a short window is a tenth above the target, to what would meet it, at most twice as many.
- * Down: to the most that any moment of a long window needed, at most half. After each change the windows begin anew, so
- * that what one of them shows is never acted on twice.
+ * Up: when the average of a short window is a tenth above the target, to the number that would meet it, at most twice
+ * as many. Down: to the highest number needed at any moment of a long window, at most half. After each change the
+ * windows begin anew, so that no sample is acted on twice.
  */
 import type { Scaling } from '../../runtimes/runtime.ts'
 
-/** What all instances of a service used together: 1 is the whole limit of one instance. */
+/** The total use of all instances of a service: 1 is the whole limit of one instance. */
 export interface Sample {
   /** Monotonic. */
   atMs: number
@@ -26,8 +26,7 @@ const within = (samples: readonly Sample[], nowMs: number, ms: number): Sample[]
   samples.length > 0 && nowMs - samples[0]!.atMs >= ms ? samples.filter(({ atMs }) => nowMs - atMs <= ms) : null
 
 /**
- * The number of instances that there should be; `now` if none should come or go. `samples`: since the last change, the
- * oldest first.
+ * The target number of instances; `now` if it should not change. `samples`: since the last change, the oldest first.
  */
 export const decide = (
   { min, max, cpuPercent }: Pick<Scaling, 'min' | 'max' | 'cpuPercent'>,

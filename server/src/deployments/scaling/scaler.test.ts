@@ -1,11 +1,14 @@
-/** The power goes at every call while a service is woken and put to sleep: it ends as it is to be, and nothing is left. */
+/**
+ * The process dies at every call while a service is woken and put to sleep: it ends in the desired state, and nothing
+ * is left over.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask, type TestEngine } from '../../../test/support/engine.ts'
 import { newWorld, settled, start } from '../../../test/support/engine-story.ts'
 import { until } from '../../../test/support/until.ts'
 
-/** Says what a router would. */
+/** Sends the notifications of a router. */
 const createVoice = () => {
   let tell = (_serviceId: string): void => {}
   const voice = {
@@ -132,7 +135,7 @@ test('what calls one another in a preview sleeps and wakes together; elsewhere e
   idle.clear()
   voice.ask(asked)
   await become(1, 1)
-  // A deployment may have brought back one alone.
+  // A deployment may have woken one alone.
   await world.database.query('update service_state set scale = 0 where service_id = $1', [other])
   await become(1, 1)
 })

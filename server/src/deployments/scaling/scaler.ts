@@ -1,12 +1,13 @@
 /**
- * Lets the number of instances follow the use of services, on one cluster: wakes what requests wait for, puts to sleep
- * what nobody asks for, and adds and removes by processor use. Of several servers, only the holder of the cluster does.
+ * Adjusts the number of instances to the use of services, on one cluster: wakes services that requests wait for, puts
+ * idle ones to sleep, and adds and removes instances by processor use. Of several servers, only the holder of the
+ * cluster does.
  *
- * Of a preview, what is asked wakes the others too, and nothing sleeps while one of them is asked for: they call one
- * another past the router.
+ * In a preview, a request wakes the other services too, and none sleeps while one of them has requests: they call one
+ * another without the router.
  *
- * Promises: one service is worked on once at a time, and never together with a deployment that touches its instances or
- * with the reconciler; whatever is not done is asked for again, by the requests that wait or by the next look.
+ * Promises: one service is changed once at a time, and never together with a deployment that changes its instances or
+ * with the reconciler; anything not done is requested again, by the waiting requests or by the next check.
  */
 import type { ClusterHold } from '../../clusters/hold.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
@@ -25,12 +26,12 @@ import { scaling } from './turns.ts'
 export interface Scaler {
   /** Requests wait for it. */
   wake(serviceId: string): void
-  /** A deployment is about to touch the instances of this service, or of any (''): what is done to it ends now. */
+  /** A deployment is about to change the instances of this service, or of any (''): its present change ends now. */
   yield(serviceId: string): void
   stop(): Promise<void>
 }
 
-/** Services that are worked on, by whom: neither begins what the other has not ended. */
+/** Services that are being changed, by scaler and reconciler: neither begins a service before the other has ended. */
 export interface Turns {
   reconciled: Set<string>
   scaled: Set<string>
@@ -48,12 +49,12 @@ const sampleMs = 5000
 class Yielded extends Error {}
 
 const awake: Wish = ({ scale, scaling }) => (scale === 0 ? Math.max(1, scaling.min) : scale)
-/** What is asked calls it. */
+/** A service with requests may call it. */
 const alongside: Wish = (service) => awake(service)
 const isWaking = (wish: Wish | undefined): boolean => wish === awake || wish === alongside
 const asleep: Wish = ({ scaling }) => (scaling.sleeps ? 0 : Math.max(1, scaling.min))
 
-/** What is awake of previews, and asked for: what has just begun to run counts too. */
+/** Services of previews that are awake and have requests: those that have just begun to run count too. */
 const livelyIn = (all: readonly ScaledService[], idle: ReadonlySet<string>): ReadonlySet<string> =>
   new Set(
     all
@@ -66,7 +67,7 @@ const livelyIn = (all: readonly ScaledService[], idle: ReadonlySet<string>): Rea
 const lookEveryMs = (ms: number, longestMs: number): number =>
   ms === 0 ? longestMs : Math.min(longestMs, Math.max(shortestLookMs, ms / 4))
 
-/** A person reads of it where the other changes of the service are told. */
+/** The log entry for users, in the same place as other changes of the service. */
 const tell = async ({ database, log }: DeploymentParts, service: ScaledService, to: number): Promise<void> => {
   const { serviceId, organizationId, projectId, environmentId, kind, name, scale } = service
   log.info({ serviceId, from: scale, to }, 'the number of instances follows the use of the processor')
@@ -84,10 +85,10 @@ const tell = async ({ database, log }: DeploymentParts, service: ScaledService, 
   )
 }
 
-/** Of a cluster that scales by itself. */
+/** For a cluster that scales by itself. */
 const noScaler: Scaler = { wake: () => {}, yield: () => {}, stop: async () => {} }
 
-/** `equalSoon`: the reconciler sees to it that what is published is as it should be. */
+/** `equalSoon`: the reconciler checks that the publication is up to date. */
 export const startScaler = (
   parts: DeploymentParts,
   hold: ClusterHold,
@@ -100,10 +101,13 @@ export const startScaler = (
   const common = { cluster: cluster.key }
   const wishes = new Map<string, Wish>()
   const underWay = new Map<string, AbortController>()
-  /** Of those under way, what is to be compared with what is published. */
+  /** Services in progress whose publication must be compared. */
   const told = new Set<string>()
 
-  /** Requests wait for what else is done to it; anything else is wished for again by the next look, if it is right then. */
+  /**
+   * Waiting requests wait for other changes to end; any other wish is made again by the next check, if it still
+   * applies.
+   */
   const again = (serviceId: string, wish: Wish): number | undefined => {
     if (!isWaking(wish)) return undefined
     wishes.set(serviceId, wish)
@@ -117,7 +121,7 @@ export const startScaler = (
   const work = async (serviceId: string, wish: Wish, signal: AbortSignal): Promise<number | undefined> => {
     const service = await readOneScaled(database, cluster.key, serviceId)
     const next = service === undefined ? undefined : wish(service)
-    // The router may not have heard of what runs: whoever reconciles tells it, as soon as this turn is over.
+    // The router may not know the instances: the reconciler updates it, as soon as this turn is over.
     if (service === undefined || next === service.scale) return void told.add(serviceId)
     if (wish === awake && service.scale === 0 && service.together) await wakeOthers(service)
     if (service.busy) return again(serviceId, wish)
@@ -162,7 +166,7 @@ export const startScaler = (
     run,
   })
   const want = (serviceId: string, wish: Wish): void => {
-    // Who waits comes first.
+    // Waiting requests come first.
     if (isHeld(cluster) || isWaking(wishes.get(serviceId))) return
     wishes.set(serviceId, wish)
     queue.add(serviceId)
@@ -180,7 +184,7 @@ export const startScaler = (
     const lively = livelyIn(all, unasked)
     for (const { serviceId, environmentId, scale, failed } of all) {
       const isLively = lively.has(environmentId)
-      // One that cannot start is tried again for those who ask for it, not at each look.
+      // One that cannot start is retried for its requests, not at each check.
       if (isLively && scale === 0 && !failed) want(serviceId, alongside)
       if (!isLively && unasked.has(serviceId)) want(serviceId, asleep)
     }

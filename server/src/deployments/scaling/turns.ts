@@ -1,7 +1,7 @@
 /**
- * Who changes the instances of a service: a deployment, or whoever scales it. Neither waits for the other's work: a
- * deployment that is about to touch instances says so, and what scales them ends at once; what scales leaves alone what a
- * deployment touches.
+ * Which code changes the instances of a service: a deployment, or the scaler. Neither waits for the other's work: a
+ * deployment that is about to change instances notifies the scaler, which ends at once; the scaler skips services
+ * whose instances a deployment changes.
  */
 import type { ClusterHold } from '../../clusters/hold.ts'
 import type { Database } from '../../store/database.ts'
@@ -19,14 +19,14 @@ const claimSql = `with marked as (update deployment_service set converging = tru
 const openSql = `select from scale_work s join cluster_work c on c.id = s.cluster and c.fence = s.fence
   where s.service_id = $1 and c.lease_until > clock_timestamp()`
 
-/** From now on the deployment alone says what runs of its service. */
+/** From now on only the deployment controls its service's instances. */
 export const takeInstances = async (
   { parts, claim, service, signal: usual }: ServiceRun,
   signal: AbortSignal = usual,
 ): Promise<void> => {
   const { database, clock } = parts
   await withClaim(database, claim, (tx) => tx.query(claimSql, [claim.id, service.id]))
-  // Whoever scales it has been told, or finds out before it begins; and its lease runs out if it is gone.
+  // The scaler was notified, or finds out before it begins; and if its server is gone, its lease runs out.
   for (const beganMs = clock.monotonicMs(); clock.monotonicMs() - beganMs < longestMs; ) {
     if ((await database.query(openSql, [service.id])).length === 0) return
     if (signal.aborted) return
@@ -37,7 +37,7 @@ export const takeInstances = async (
 /** A lease has run out by then. */
 const longestMs = 60_000
 
-/** Marks a service as one that is being scaled, for as long as `work` takes. */
+/** Marks a service as being scaled while `work` runs. */
 export const scaling = async (
   database: Database,
   { id, fence }: ClusterHold,

@@ -1,6 +1,6 @@
 /**
- * Looks at what services follow, repositories and images: claimed under a lease by whichever server, when one is due or
- * somebody has told of news. Promises that what nobody watches any more is found again, once an hour.
+ * Polls the sources that services follow, repositories and images: claimed under a lease by whichever server, when one
+ * is due or a notification has arrived. Promises that unwatched ones are found again, once an hour.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
@@ -12,14 +12,14 @@ import { startTurns } from '../../work/turns.ts'
 import type { DeploymentParts } from '../parts.ts'
 
 const concurrency = 8
-/** Of one organization. */
+/** For one organization. */
 const perOrganization = 4
 const hourMs = 3_600_000
 const longestPauseSeconds = 3600
 
 /**
- * What rows of a table that is looked at have in common. `followed`: the table of those who follow, whose `seen` is null
- * until the first look; `key`: its column with the id of what is followed.
+ * The statements that the tables of polled sources share. `followed`: the table of followers, whose `seen` is null until
+ * the first poll; `key`: its column with the id of the source.
  */
 export const watchedTable = <W extends Leased>(
   { followed, key, ...leases }: Pick<LeaseTable<W>, 'name' | 'columns'> & { followed: string; key: string },
@@ -28,7 +28,7 @@ export const watchedTable = <W extends Leased>(
   const table: LeaseTable<W> = { ...leases, open: `lease_until > '-infinity'` }
   const { name } = table
   const claim = claimInTurns({ table, dueAt: 'next_at', perOrganization, ...(also && { also }) })
-  // What is there when a service begins to follow is no news: it is looked at now.
+  // A source with a new follower is polled now: the state until then is not a change.
   const newFollowersSql = `update ${name} w set next_at = clock_timestamp()
     where w.next_at > clock_timestamp() and w.failures = 0
       and w.id in (select f.${key} from ${followed} f where f.seen is null)`
@@ -38,12 +38,12 @@ export const watchedTable = <W extends Leased>(
       await database.query(newFollowersSql)
       return claim(database, worker, room)
     },
-    /** Forgets what nobody follows any more. */
+    /** Deletes a source without followers. */
     forget: (database: Database, watched: W): Promise<void> =>
       holdLease(database, table, watched, async (tx) => {
         const gone = `delete from ${name} w where w.id = $1
           and not exists (select from ${followed} f where f.${key} = w.id) returning 1`
-        // Somebody began to follow it meanwhile: the next look is theirs.
+        // A service began to follow it meanwhile: the next poll is for it.
         if ((await tx.query(gone, [watched.id])).length === 0)
           await tx.query(`update ${name} set lease_until = '-infinity', worker = null where id = $1`, [watched.id])
       }),
@@ -54,8 +54,8 @@ export const watchedTable = <W extends Leased>(
 export const failurePauseSql = `least(${longestPauseSeconds}, 15 * 2 ^ least(failures, 10))`
 
 /**
- * Ends a look: $1 and $2 are the id and the fence of the row, $3 the error, $4 the seconds between looks, $5 whether
- * something is to be tried again soon, $6 what `asked` was. One look a second of each organization at most.
+ * Ends a poll: $1 and $2 are the id and the fence of the row, $3 the error, $4 the seconds between polls, $5 whether a
+ * part is to be retried soon, $6 the former value of `asked`. At most one poll a second for each organization.
  */
 export const finishLookSql = (name: LeaseTable<Leased>['name']): string => `
   update ${name} w set worker = null, lease_until = '-infinity',
@@ -71,20 +71,20 @@ export const finishLookSql = (name: LeaseTable<Leased>['name']): string => `
 interface Looks<W extends Leased> {
   /** As shown by `/metrics`. */
   name: string
-  /** What is looked at, in one word for the log: `repository`. */
+  /** The kind of source, in one word for the log: `repository`. */
   of: string
   table: ReturnType<typeof watchedTable<W>>
   longestPauseMs: number
-  /** On which somebody tells of news. */
+  /** The channel of its notifications. */
   channel: string
   look(watched: W, signal: AbortSignal): Promise<void>
-  /** Keeps why a look failed, and when the next one is. */
+  /** Stores why a poll failed, and when the next one is. */
   note(watched: W, error: DeploymentError): Promise<void>
-  /** Watches again what is followed and not watched. */
+  /** Watches followed sources again that are not watched. */
   watchForgotten(db: Database): Promise<void>
 }
 
-/** A look that fails is retried after a pause, and ever longer ones; what it would have found is found then. */
+/** A failed poll is retried after a pause, and ever longer ones; it then finds the same. */
 const lookOrNote = async <W extends Leased>(
   { log }: DeploymentParts,
   { of, look, note }: Looks<W>,

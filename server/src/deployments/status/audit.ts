@@ -1,6 +1,6 @@
 /**
- * What the audit log says of a deployment: that it was asked for, what of it is queued, and how it ended, for each
- * service and for a whole environment. In the caller's transaction, so that no state is without its row.
+ * Audit rows about a deployment: that it was requested, its queued parts, and how it ended, for each service and for a
+ * whole environment. In the caller's transaction, so that no state is without its row.
  */
 import { auditTargetOf } from '../../kinds.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -63,18 +63,18 @@ const keyOf = (action: DeploymentAction, { forceEvent, redeploy }: Omit<ServiceR
   return redeploy === true ? 'REDEPLOY' : action
 }
 
-/** The words for a request: the action's, or the narrower ones that hold for all of its services. */
+/** The words for a request: the action's, or the narrower ones that apply to all of its services. */
 export const wordsOf = (action: DeploymentAction, services: readonly Omit<ServiceRequest, 'id'>[]): Words => {
   const [key, ...others] = new Set(services.map((service) => keyOf(action, service)))
   return table[key === undefined || others.length > 0 ? action : key]
 }
 
-/** All words that tell of a state, which a live status tells too. */
+/** All words about states, which the live status reports too. */
 export const stateWords: readonly string[] = [
   ...new Set(Object.values(table).flatMap(({ queued, done, failed }) => [queued ?? [], done, failed].flat())),
 ]
 
-/** A service or an environment, with the word for it; `change` is kept beside the deployment's ids. */
+/** A service or an environment, with its event type; `change` is stored with the deployment's ids. */
 export interface Told {
   word: string | null
   /** Without a name: the environment. */
@@ -92,7 +92,7 @@ const insert = `insert into event (id, organization_id, event_type, target_type,
     cross join deployment d left join node e on e.id = d.environment_id
   where d.id = $1`
 
-/** Rows of the server itself about parts of a deployment, in the name of who asked for it. */
+/** Rows written by the server itself about parts of a deployment, in the name of its requester. */
 export const writeTold = async (tx: Queryable, deploymentId: string, all: readonly Told[]): Promise<void> => {
   const told = all.filter(({ word }) => word !== null)
   if (told.length === 0) return
@@ -107,7 +107,7 @@ export const writeTold = async (tx: Queryable, deploymentId: string, all: readon
   ])
 }
 
-/** The row about the end of a run that somebody asked for, outside of deployments. */
+/** The row about the end of a manual run, outside of deployments. */
 export const writeRunEnd = async (
   tx: Queryable,
   run: { id: string; organizationId: string; serviceId: string; askedBy: string },
@@ -127,7 +127,7 @@ export const writeRunEnd = async (
   })
 }
 
-/** Rows about what a request deletes without a deployment. */
+/** Rows about services that a request deletes without a deployment. */
 export const writeGone = async (
   tx: Queryable,
   request: DeploymentRequest,

@@ -24,7 +24,7 @@ const freshness = async (environmentId: string): Promise<string[]> => {
   return applications.map((one: { service_deployment_status: string }) => one.service_deployment_status)
 }
 
-/** What one read says, and the statements that it took. */
+/** The statuses of one read, and the number of its statements. */
 const read = async (environmentId: string) => {
   const statements: string[] = []
   const counting: Queryable = {
@@ -43,7 +43,7 @@ test('a variable that twenty services see makes all of them out of date at the n
     const body = { key: 'GREETING', value: 'changed' }
     assert.equal((await call('POST', `/project/${projectId}/environmentVariable`, body)).status, 201)
     assert.deepEqual(await read(environmentId), { words: new Set(['OUT_OF_DATE']), statements: 4 })
-    // It is kept: who reads next only reads.
+    // It is stored: the next reader only reads.
     assert.deepEqual(await read(environmentId), { words: new Set(['OUT_OF_DATE']), statements: 1 })
   }
 })
@@ -64,7 +64,7 @@ test('a fingerprint of a service that changed meanwhile is not kept', async () =
   let changed = false
   const racing: Queryable = {
     async query(text, values) {
-      // The variable goes once it was read, before what was made of it is kept.
+      // The variable is deleted after it was read, before the result is stored.
       if (text.includes('set wanted_hash') && !changed) {
         changed = true
         assert.equal((await call('DELETE', `${path}/${body.id}`)).status, 204)

@@ -1,7 +1,7 @@
 /**
- * Whether services are out of date: a fingerprint of what a deployment of each would use now. Triggers forget it at every
- * change of what it is made of, and the first who reads it makes it again: so the next read after a change says
- * OUT_OF_DATE, and nobody has to remember to ask. All that one read finds forgotten costs three statements, however
+ * Whether services are out of date: a fingerprint of everything that a deployment of each would use now. Triggers
+ * clear it at every change of its inputs, and the first reader makes it again: so the next read after a change returns
+ * OUT_OF_DATE, and no code has to invalidate it. All fingerprints missing in one read cost three statements, however
  * many they are.
  */
 import type { Kind } from '../../kinds.ts'
@@ -22,7 +22,7 @@ interface Found {
   spec: Record<string, unknown>
   sealed: Record<string, string>
   organizationId: string
-  /** Grows with every change: a fingerprint of an older one is not kept. */
+  /** Grows with every change: a fingerprint of an older version is not stored. */
   version: number
 }
 
@@ -48,7 +48,7 @@ const wantedHashOf = async (
   return fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables)
 }
 
-/** Kept for the next reader. One who only reads waits for nobody who writes: that would hold a connection each. */
+/** Stored for the next reader. A reader never waits for a writer: that would hold a connection each. */
 const keep = (db: Queryable, made: readonly { id: string; hash: string; version: number }[]): Promise<unknown> =>
   db.query(
     `update service_state s set wanted_hash = kept.hash from (
@@ -60,7 +60,7 @@ const keep = (db: Queryable, made: readonly { id: string; hash: string; version:
     [made.map(({ id }) => id), made.map(({ hash }) => hash), made.map(({ version }) => version)],
   )
 
-/** Makes the fingerprints of these rows, and keeps those whose services did not change again meanwhile. */
+/** Makes the fingerprints of these rows, and stores those whose services did not change again meanwhile. */
 export const renewWantedHashes = async (parts: DeploymentParts, db: Queryable, rows: readonly Row[]): Promise<void> => {
   if (rows.length === 0) return
   const found = new Map((await readSubjects(db, rows)).map((one) => [one.id, one]))

@@ -1,7 +1,7 @@
 /**
- * What the status of a service says of its failures: the sentence of a deployment that failed, what is wrong with what
- * runs, and how an instance ended last. The first is the deployment's own; the others are kept with the service's state
- * by whoever finds them: the reconciler, and a deployment that waits for something.
+ * The failures in a service's status: the sentence of a failed deployment, the present problem, and how an instance
+ * ended last. The first belongs to the deployment; the others are stored with the service's state by the code that
+ * finds them: the reconciler, and a deployment that waits for something.
  */
 import type { Queryable } from '../../store/database.ts'
 import type { Problem, ServiceStatus, StateRow } from '../deployments.ts'
@@ -13,11 +13,11 @@ export const problemSql = (m: string): string => `'problem', ${m}.problem, 'rest
       from deployment_service w where w.deployment_id = ${m}.deployment_id and w.service_id = ${m}.service_id
         and w.error is not null) end`
 
-/** SQL: whether any of them is there. */
+/** SQL: whether any of them exists. */
 export const hasProblemSql = (m: string): string =>
   `(${m}.problem is not null or ${m}.restarts is not null or right(${m}.state, 6) = '_ERROR')`
 
-/** Of a minimum of 0 that cannot be kept. */
+/** For a minimum of 0 that is impossible. */
 export const neverSleeps =
   'One instance always runs: only a service with a public HTTP or gRPC port, and without a public TCP or UDP port, can be woken by a request.'
 
@@ -31,7 +31,7 @@ const isNow = ({ deploymentId }: Problem, row: StateRow): boolean =>
 
 const errorOf = (row: StateRow): Problem | null => {
   const { failure = null, problem = null } = row.exceptions ?? {}
-  // What a deploy could not bring comes before what is wrong with the version that it was to replace.
+  // A failed deploy takes precedence over problems of the version that it was to replace.
   if (failure !== null && row.action === 'DEPLOY') return failure
   if (row.runningState === 'UNAVAILABLE') return unknown
   return problem !== null && isNow(problem, row) ? problem : failure
@@ -46,7 +46,10 @@ export const problemFrom = (row: StateRow): Pick<ServiceStatus, 'error' | 'resta
   }
 }
 
-/** What a deployment under way waits for, as its service's status shows until it goes on or ends. */
+/**
+ * The system that a deployment in progress waits for; its service's status shows it until the deployment continues or
+ * ends.
+ */
 export const noteProblem = (
   db: Queryable,
   deploymentId: string,

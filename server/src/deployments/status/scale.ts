@@ -2,7 +2,7 @@
 import type { Workload } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 
-/** How many instances there are to be of the version that runs; null: as many as its release says. */
+/** How many instances of the running version there should be; null: the number in its release. */
 export const readScale = async (
   db: Queryable,
   serviceId: string,
@@ -14,6 +14,6 @@ export const readScale = async (
   return row ?? { scale: null, releaseId: null }
 }
 
-/** With as many instances as there are to be now. */
+/** With the present target number of instances. */
 export const atScale = <Of extends Pick<Workload, 'instances' | 'scaling'>>(workload: Of, scale: number | null): Of =>
   scale === null || workload.scaling === undefined ? workload : { ...workload, instances: scale }

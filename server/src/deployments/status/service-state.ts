@@ -1,6 +1,6 @@
 /**
- * What is shown of a service, and what is told of it: the one writer of `service_state` for requests, runs and cancels.
- * All of it happens in the caller's transaction, so that no state is seen without the deployment that it belongs to.
+ * The state of a service and its notifications: the one writer of `service_state` for requests, runs and cancels. All
+ * of it happens in the caller's transaction, so that no state is visible without its deployment.
  */
 import { type Kind, typeOf } from '../../kinds.ts'
 import { conflict } from '../../lib/errors.ts'
@@ -26,11 +26,11 @@ export const lockEnvironment = async (tx: Queryable, id: string): Promise<Enviro
   return row
 }
 
-/** SQL for whether a delete of the service of `s` waits or runs, be something else shown of it meanwhile. */
+/** SQL for whether a delete of the service of `s` is queued or runs, even if another state is shown meanwhile. */
 export const leavingSql = `exists (select from deployment_service w join deployment d on d.id = w.deployment_id
   where w.service_id = s.service_id and w.action = 'DELETE' and d.state in ${openStates})`
 
-/** 409 while a delete of the whole environment waits or runs. */
+/** 409 while a delete of the whole environment is queued or runs. */
 export const refuseWhileDeleting = async (tx: Queryable, environmentId: string): Promise<void> => {
   const [row] = await tx.query(
     `select 1 from deployment where environment_id = $1 and whole_environment and action = 'DELETE'
@@ -48,7 +48,7 @@ export const setServiceState = async (
   state: string,
   deployment: { deploymentId: string; executionId: string },
 ): Promise<void> => {
-  // What was uninstalled is as if nothing had ever been asked of it.
+  // After an uninstall the service looks as if it had never had a request.
   const shown = state === 'READY' ? 'UNKNOWN' : action
   await tx.query(
     `update service_state set state = $2, action = $3, action_status = $4, deployment_id = $5, execution_id = $6,
@@ -59,7 +59,7 @@ export const setServiceState = async (
   )
 }
 
-/** Shows the next request that waits for a service; false when none does. */
+/** Shows the next request that waits for a service; false if there is none. */
 export const showNextRequest = async (tx: Queryable, serviceId: string): Promise<boolean> => {
   const [next] = await tx.query<{ id: string; executionId: string; action: DeploymentAction }>(
     `select d.id, d.environment_id || '-' || d.execution_number as "executionId", d.action
@@ -73,10 +73,10 @@ export const showNextRequest = async (tx: Queryable, serviceId: string): Promise
   return true
 }
 
-/** Actions that deploy a version; stops and deletes do not: webhooks are not told and the date does not change. */
+/** Actions that deploy a version; stops and deletes do not: they send no webhooks and leave the date unchanged. */
 export const deployingActions: ReadonlySet<string> = new Set(['DEPLOY', 'RESTART'])
 
-/** Tells webhooks about one service of a deployment. */
+/** Queues webhook events about one service of a deployment. */
 export const enqueueEvent = async (
   tx: Queryable,
   parts: { enqueue: EnqueueDeploymentEvent },

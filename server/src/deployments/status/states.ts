@@ -1,6 +1,6 @@
 /**
  * The one table of states: which public state a service shows in each phase of each action. Pure. The names come from
- * specification 3.2; the transitions from what existing clients wait for.
+ * specification 3.2; the transitions from the behavior that existing clients expect.
  */
 import type { DeploymentAction } from '../deployments.ts'
 
@@ -34,7 +34,7 @@ const table: Record<DeploymentAction, Record<Phase, string>> = {
     buildFailed: 'STOP_ERROR',
     failed: 'STOP_ERROR',
   },
-  // What runs is removed, the record is kept: as if it had never been deployed.
+  // The instances are removed, the row is kept: as if it had never been deployed.
   UNINSTALL: {
     queued: 'DELETE_QUEUED',
     building: 'DELETING',
@@ -76,7 +76,7 @@ export const actionStatusOf = (state: string): string => {
   return isFinal(state) ? 'SUCCESS' : 'ONGOING'
 }
 
-/** SQL for the states of a deployment that is not over: it waits, or runs. */
+/** SQL for the states of an open deployment: queued or running. */
 export const openStates = `('QUEUED', 'RUNNING')`
 
 const severity = ['BUILDING', 'DEPLOYING', 'RESTARTING', 'STOPPING', 'DELETING', 'CANCELING']

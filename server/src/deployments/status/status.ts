@@ -1,6 +1,6 @@
 /**
- * Reads statuses: one statement over the table `service_state`. Whether a service is out of date is computed once after
- * each change of what it depends on, and stored (freshness.ts).
+ * Reads statuses: one statement over the table `service_state`. Whether a service is out of date is computed once
+ * after each change of its inputs, and stored (freshness.ts).
  */
 import type { Kind } from '../../kinds.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -13,7 +13,7 @@ import { hasProblemSql, neverSleeps, problemFrom, problemSql } from './problems.
 import { isFinal, openStates } from './states.ts'
 import { stepsFrom, stepsSql } from './step-metrics.ts'
 
-/** In one column: each costs in every row, whatever it holds. */
+/** In one column: each column costs in every row, even if empty. */
 const exceptionsSql = `case when m.forced_event is not null or m.scaling is not null or ${hasProblemSql('m')}
     then json_build_object('forcedEvent', m.forced_event, 'scale', m.scale,
       'scaling', case when m.desired = 'RUNNING' and m.current_release_id is not null then m.scaling end,
@@ -37,7 +37,7 @@ const readByIds = `
     ${timestampSql('m.last_deployment_at')} as "lastAt", ${stepsSql('m')} as steps
   from mine m left join last on last.environment_id = m.environment_id left join open on open.service_id = m.service_id`
 
-/** Scalar subselects run once a statement; the two partial indexes hold only what is open. */
+/** Scalar subselects run once a statement; the two partial indexes contain only open deployments. */
 const openOf = (state: string): string =>
   `select w.service_id from deployment d join deployment_service w on w.deployment_id = d.id
    where d.environment_id = $1 and d.state = '${state}'`

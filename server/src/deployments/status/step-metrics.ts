@@ -1,10 +1,10 @@
 /**
- * What the steps of a service took in one deployment, by the step names of the public API. One column of a statement
- * reads them all; what has no public name only counts in the total.
+ * The durations of a service's steps in one deployment, by the step names of the public API. One column of a statement
+ * reads them all; steps without a public name count only in the total.
  */
 import type { ServiceStatus } from '../deployments.ts'
 
-/** SQL for the steps and the duration of the service and deployment that the row `m` names; null without a deployment. */
+/** SQL for the steps and the duration of the service and deployment in the row `m`; null without a deployment. */
 export const stepsSql = (row: string): string => `
   (select json_build_array((extract(epoch from w.finished_at - w.started_at) * 1000)::bigint,
       (select json_agg(json_build_array(p.name, p.status,
@@ -41,7 +41,7 @@ const metricOf = ([name, steps]: [string, Step[]]) => ({
   duration_sec: durationOf(steps),
 })
 
-/** `text` is what the column of `stepsSql` read. The whole duration is known once the service is done. */
+/** `text` is the result of the column of `stepsSql`. The whole duration is known once the service is done. */
 export const stepsFrom = (text: string | null | undefined): Pick<ServiceStatus, 'steps'> => {
   if (text == null) return {}
   const [totalMs, found] = JSON.parse(text) as [number | null, Step[] | null]

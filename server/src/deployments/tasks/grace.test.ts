@@ -1,4 +1,4 @@
-/** How long a program of a job or of a tool may take to end, whoever ends it; seen at what the runtime is asked. */
+/** The grace period of a program of a job or of a tool, whatever ends it; checked in the calls to the runtime. */
 import assert from 'node:assert/strict'
 import { after, beforeEach, test } from 'node:test'
 import { newRegistry } from '../../../test/cases/container.ts'
@@ -12,7 +12,7 @@ const endless = '60000'
 const image = { registry_id: await newRegistry(api), image_name: 'fake/slow', tag: endless }
 const grace = 'deployment.termination_grace_period_seconds'
 
-/** Programs that heed no SIGTERM: each stop waits for its whole grace, unless a later one ends the program. */
+/** Programs that ignore SIGTERM: each stop waits for its whole grace period, unless a later one ends the program. */
 const stops: number[] = []
 const { run, stopTask } = runtime
 const tasks: { stopGraceMs?: number }[] = []
@@ -89,7 +89,7 @@ test('a stop asks the run of a cron job to end within its grace, and what takes 
   assert.deepEqual(stops, [30_000])
 })
 
-test('a delete asks what runs of a job or a tool to end within its grace, whoever began it', async () => {
+test('a delete asks programs of a job or a tool to end within their grace period, even if another server began them', async () => {
   api.source.image = `fake/slow:${endless}`
   const isGone = ({ path }: { path: string }) =>
     until(async () => (await call('GET', path)).status === 404, { timeoutMs: 15_000, what: `the end of ${path}` })

@@ -20,7 +20,7 @@ after(async () => {
 
 const statusOf = async (id: string) => (await main.engine.statuses(database, [id]))[0]
 
-/** Asks and waits for the end; answers the state that the service then shows. */
+/** Makes a request and waits for its end; returns the state that the service then shows. */
 const run = async (action: DeploymentAction, id: string, more: Partial<ServiceRequest> = {}): Promise<string> => {
   const { deploymentId } = await ask(main, world, action, [{ id, ...more }])
   await until(
@@ -180,7 +180,7 @@ test('a deploy of a cron job runs nothing and registers it; what is due runs onc
   await run('DELETE', id)
 })
 
-test('while a run goes on the next is left out, and what is long past is not caught up', async () => {
+test('while a run is in progress the next is left out, and long missed ones are not caught up', async () => {
   const id = await cronJob({ image: 'fake/slow', tag: '500' })
   await run('DEPLOY', id)
   await makeDue(id, '1 second')
@@ -329,7 +329,7 @@ test('named tasks run beside what stays up: each by its own clock, or when it is
   await run('DELETE', id)
 })
 
-test('a run goes on when the control plane goes: it is handed over, not ended, and the next process joins it', async () => {
+test('a run continues when the control plane stops: it is handed over, not ended, and the next process joins it', async () => {
   const own = await createWorld(await testDatabase())
   const first = createTestEngine(own)
   await first.engine.start()

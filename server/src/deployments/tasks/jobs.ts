@@ -1,4 +1,4 @@
-/** Tasks in a deployment: what a deploy, a stop, a delete and a forced event run, and what they end. */
+/** Tasks in a deployment: those that a deploy, a stop, a delete and a forced event run, and those that they end. */
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
@@ -20,10 +20,10 @@ const forcePollMs = 500
 
 const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
 
-/** What a service runs to its end, as it is configured now. */
+/** The tasks of a service's present configuration. */
 const tasksOf = (run: ServiceRun): Tasks => tasksNow(run).tasks
 
-/** Whether its kind runs tasks: also where the service is configured without one by now. */
+/** Whether its kind runs tasks: also if the service is configured without one by now. */
 const mayRunTasks = ({ parts, service }: ServiceRun): boolean =>
   kindOf(parts, service.kind).tasks?.(service.spec) !== undefined
 
@@ -44,13 +44,13 @@ const claimOf = (run: ServiceRun): TaskClaim => {
   }
 }
 
-/** `from`: what the release was made from; without one, as it is configured now. */
+/** `from`: the source of the release; without one, that of the present configuration. */
 const execute = async (run: ServiceRun, what: Runnable & { from?: Source }, task: TaskToRun): Promise<void> => {
   const claim = claimOf(run)
   const source = what.from ?? moduleSourceOf(run)
   if (source?.from === 'module') await runModule(run, claim, what, task, source)
   else await runTask(claim, what, task)
-  // All that it left is saved; what stays here is swept later.
+  // All its outputs are saved; leftovers are swept later.
   await claim.cluster.runtime.endTask({ ...claim.ref, taskId: claim.taskId }, run.signal).catch(() => {})
   await clearPlace(run, run.signal)
 }
@@ -60,7 +60,7 @@ const runnable = (opened: OpenedRelease): Runnable & { from?: Source } => {
   return { ...opened, releaseId: id, ...(workload.from === undefined ? {} : { from: workload.from }) }
 }
 
-/** Frees what the runs of a service hand on, without a run. */
+/** Releases the state that the runs of a service pass on, without a run. */
 export const unlock = async (run: ServiceRun): Promise<void> => {
   run.aside = true
   await enter(run, 'executing')
@@ -68,7 +68,7 @@ export const unlock = async (run: ServiceRun): Promise<void> => {
   run.log.line('unlock', wasLocked ? 'The state has been unlocked.' : 'The state is not locked.')
 }
 
-/** Runs a task without a release of its own: there is nothing of it to run again. */
+/** Runs a task without a release of its own: it cannot be run again. */
 export const runAside = async (run: ServiceRun, what: Omit<Runnable, 'releaseId'>, task: TaskToRun): Promise<void> => {
   run.aside = true
   await enter(run, 'executing')
@@ -77,7 +77,7 @@ export const runAside = async (run: ServiceRun, what: Omit<Runnable, 'releaseId'
   await showRunning(run, run.service.currentReleaseId === null ? 'STOPPED' : 'COMPLETED')
 }
 
-/** Runs a task beside the instances of its service, from the release that they are of. */
+/** Runs a task in addition to the instances of its service, from their release. */
 export const runBeside = async (run: ServiceRun, task: TaskToRun): Promise<void> => {
   run.aside = true
   const { currentReleaseId } = run.service
@@ -102,13 +102,13 @@ export const runOnce = async (run: ServiceRun, release: Release, task: TaskToRun
   )
 }
 
-/** Shows what a service does before the next look of reconcile. */
+/** Shows a service's state before the next check by the reconciler. */
 export const showRunning = ({ parts, claim, service }: ServiceRun, state: string): Promise<unknown> =>
   withClaim(parts.database, claim, (tx) =>
     tx.query('update service_state set running_state = $2 where service_id = $1', [service.id, state]),
   )
 
-/** Its tasks run by the clock that it is configured with now. */
+/** Its tasks run on the schedule that is configured now. */
 export const setClocks = async (run: ServiceRun): Promise<void> => {
   const { parts, claim, service } = run
   if (!mayRunTasks(run)) return
@@ -117,16 +117,16 @@ export const setClocks = async (run: ServiceRun): Promise<void> => {
   )
 }
 
-/** The release that an end runs with: the one whose run changed the state last, as it may be no other's. */
+/** The release for an ending task: the one whose run changed the state last, because no other may use it. */
 const endingRelease = async (run: ServiceRun, { spec }: TaskToRun): Promise<string | null> => {
   const { currentReleaseId, id } = run.service
   if (spec.state !== 'HERE') return currentReleaseId
   const state = await findState(run.parts.database, id)
-  // Without a state there is nothing that it could end.
+  // Without a state there is nothing to end.
   return state?.sealed == null && state?.begun == null ? null : (state.releaseId ?? currentReleaseId)
 }
 
-/** What a service runs at its end: with the image that is deployed, as it is configured now. */
+/** The task of a service at its end: with the deployed image, in its present configuration. */
 export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Promise<void> => {
   const { service } = run
   const task = taskFor(tasksOf(run), event)
@@ -141,12 +141,12 @@ export const runEnding = async (run: ServiceRun, event: 'STOP' | 'DELETE'): Prom
   await execute(run, runnable(opened), task)
 }
 
-/** After the end of a service: what its runs left. */
+/** After the end of a service: removes the outputs of its runs. */
 export const forgetRuns = async (run: ServiceRun): Promise<void> => {
   if (mayRunTasks(run)) await forgetLeft(claimOf(run))
 }
 
-/** How long a program of the service may take to end when it is asked to; 0 where it is not asked. */
+/** The grace period of the service's program; 0 if it is not asked to end. */
 export const graceOf = (run: ServiceRun): number => {
   if (!mayRunTasks(run)) return 0
   const { stopGraceMs } = kindOf(run.parts, run.service.kind).workload(run.service.spec)
@@ -162,7 +162,7 @@ const untilForced = async ({ parts, claim }: ServiceRun, signal: AbortSignal): P
   }
 }
 
-/** An execution that this deployment began and nobody waits for. */
+/** An execution that this deployment began and no longer waits for. */
 export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   const { parts, claim } = run
   if (!mayRunTasks(run)) return
@@ -170,7 +170,7 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
   const task = { ...ref, taskId: taskIdOf(claim.id, ref.serviceId) }
   const graceMs = graceOf(run)
   const over = new AbortController()
-  // Without a grace there is nothing that a forced cancel could cut short.
+  // Without a grace period a forced cancel has nothing to cut short.
   const watching =
     graceMs === 0
       ? null
@@ -187,7 +187,7 @@ export const endOwnTask = async (run: ServiceRun, signal: AbortSignal): Promise<
   if (runsAlone(run)) await showRunning(run, isCancel(run) ? 'STOPPED' : 'ERROR')
 }
 
-/** Runs by the clock that the end of their service ends. */
+/** Scheduled runs that end together with their service. */
 export const endRuns = async (run: ServiceRun): Promise<void> => {
   const { parts, cluster, ref, step, service, claim } = run
   if (!mayRunTasks(run)) return

@@ -1,4 +1,7 @@
-/** How a module of the operator is run as a task of this machine's engine: its image, its files, and what its end says. */
+/**
+ * Running a module of the operator as a task of this machine's engine: its image, its files, and the meaning of its
+ * result.
+ */
 import { readToolScript } from '../../builds/tools.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { filesOf, inputsFor, type ToolModule } from '../../clusters/modules.ts'
@@ -8,9 +11,9 @@ import { repositoryOf } from '../credentials/registry-image.ts'
 import type { TaskCommand } from '../deployments.ts'
 
 const minute = 60_000
-/** An image of 100 MB may come from far away. */
+/** An image of 100 MB may be slow to download. */
 export const toolImageMs = 61 * minute
-/** What a provider is doing is waited for: what is forced to end may be there without anybody knowing. */
+/** Operations at a provider are waited for: after a forced end, resources may exist that no state lists. */
 export const moduleGraceMs = 5 * minute
 
 /** With its registry's host. */
@@ -46,7 +49,7 @@ export const moduleCommand = ({ engine }: ToolModule, verb: ModuleVerb): TaskCom
   arguments: [verb, engine, '.', 'here'],
 })
 
-/** All that a run of a module is given of what it makes. Rejects with `module_refused`. */
+/** The complete input of a module's run. Rejects with `module_refused`. */
 export const moduleFiles = async (module: ToolModule, document: object) => {
   const inputs = inputsFor(module, document)
   return [
@@ -56,11 +59,11 @@ export const moduleFiles = async (module: ToolModule, document: object) => {
   ]
 }
 
-/** What the tool says is wrong: the first of its errors. */
+/** The tool's explanation: the first of its errors. */
 const errorIn = (lines: readonly string[]): string | undefined =>
   lines.map((line) => /^\W*Error: (.+)$/.exec(line)?.[1]).find((found) => found !== undefined)
 
-/** The end of a task in the words of a tool. */
+/** The end of a task, with the tool's explanation. */
 export const toolFailure = (error: DeploymentError): DeploymentError => {
   const { code, message, lines } = error
   if (code === 'task_timeout') return new DeploymentError(code, message.replace('The task', 'The tool'), { lines })

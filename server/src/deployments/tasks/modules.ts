@@ -1,7 +1,7 @@
 /**
- * Services that a module of the operator makes (docs/decisions/0066): their tasks are runs of its tool on this machine's
- * engine, whatever cluster their environment is on. The login is opened for a run and is in no release; of what the module
- * tells only what the kind has judged is kept, for the neighbours.
+ * Services that a module of the operator makes (docs/decisions/0066): their tasks are runs of its tool on this
+ * machine's engine, whatever cluster their environment is on. The login is decrypted for a run and is in no release;
+ * only those outputs of the module are stored that the kind has checked, for the other services.
  */
 import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
 import { type DatabaseModule, databaseModuleOf, noDatabaseModule } from '../../clusters/database-modules.ts'
@@ -29,20 +29,20 @@ import { type Runnable, runTask, type TaskClaim } from './run.ts'
 
 const minute = 60_000
 
-/** The configuration as it is now, of a service that a module makes. */
+/** The present configuration of a service that a module makes. */
 export const moduleSourceOf = ({ parts, service }: ServiceRun): ModuleSource | null => {
   const source = kindOf(parts, service.kind).source(service.spec)
   return source.from === 'module' ? source : null
 }
 
-/** Where the tasks of a service run; those of a module have a network of their own, away from the environment's. */
+/** Where the tasks of a service run; those of a module have a network of their own, separate from the environment's. */
 export const placeOfTasks = (run: ServiceRun): { cluster: Cluster; ref: ServiceRef } => {
   const { cluster, ref, parts } = run
   if (moduleSourceOf(run) === null) return { cluster, ref }
   return { cluster: parts.clusters.own, ref: { ...ref, environmentId: ref.serviceId } }
 }
 
-/** Removes what the tasks of a module had on this machine; what cannot be removed is swept later. */
+/** Removes the objects of a module's tasks from this machine; leftovers are swept later. */
 export const clearPlace = async (run: ServiceRun, signal: AbortSignal): Promise<void> => {
   if (moduleSourceOf(run) === null) return
   await run.parts.clusters.own.runtime.removeEnvironment(run.service.id, signal).catch((error: unknown) => {
@@ -50,7 +50,7 @@ export const clearPlace = async (run: ServiceRun, signal: AbortSignal): Promise<
   })
 }
 
-/** The tasks of such a service; by the operator's module each gets its command and its time when it runs. */
+/** The tasks of such a service; the operator's module determines the command and the time limit of each run. */
 export const moduleTask: TaskSpec = {
   on: Object.fromEntries(
     (['START', 'STOP', 'DELETE', 'PLAN', 'UNLOCK'] satisfies TaskEvent[]).map((event) => [
@@ -80,7 +80,7 @@ const loginOf = async (run: ServiceRun, { provider }: ModuleSource, cluster: obj
     ? openLogin(run.parts, run.claim.organizationId, { ...cluster, cloud_provider: provider })
     : new Secret(noLogin)
 
-/** What is told already: the tool may print it again. */
+/** Outputs that are stored already: the tool may print them again. */
 const toldSecrets = async ({ parts, service, claim }: ServiceRun): Promise<string[]> => {
   const rows = await parts.database.query<{ id: string; sealed: string }>(
     'select id, sealed from service_output where service_id = $1 and sealed is not null',
@@ -109,7 +109,7 @@ const documentOf = (
   stopped: event === 'STOP' || (event === 'DELETE' && service.desired === 'STOPPED'),
 })
 
-/** The tool has printed a password: nobody is to read it in the log. */
+/** The tool has printed a password: its log is hidden. */
 const hideLog = async (run: ServiceRun): Promise<void> => {
   const { parts, claim, service, log } = run
   await log.flush()
@@ -121,7 +121,7 @@ const hideLog = async (run: ServiceRun): Promise<void> => {
   )
 }
 
-/** Whatever the tool was run for: a password that is not `sensitive` was printed. */
+/** For every run of the tool: a password whose output is not `sensitive` was printed. */
 const refuseLeak = async (
   run: ServiceRun,
   { outputs: names }: DatabaseModule,
@@ -135,7 +135,7 @@ const refuseLeak = async (
   )
 }
 
-/** Keeps what the kind makes of what the module tells. */
+/** Stores the outputs of the module as checked by the kind. */
 const keep = async (
   { parts, claim, service }: ServiceRun,
   { write }: TaskClaim,
@@ -166,7 +166,7 @@ const explain =
     throw toolFailure(error)
   }
 
-/** Runs the tool for one event, to its end. Fails as the task does, in the words of the tool. */
+/** Runs the tool for one event, to its end. Fails as the task does, with the tool's explanation. */
 export const runModule = async (
   run: ServiceRun,
   claim: TaskClaim,

@@ -1,6 +1,6 @@
 /**
- * What a program tells the services beside its own: a JSON file of names and values that it leaves at its end. They
- * become built-in variables of the whole environment.
+ * Outputs of a program for the other services: a JSON file of names and values that it leaves at its end. They become
+ * built-in variables of the whole environment.
  */
 
 import { DeploymentError } from '../../lib/errors.ts'
@@ -13,7 +13,7 @@ import { outputFiles } from './files.ts'
 
 const maxOutputs = 100
 const maxValueBytes = 64 * 1024
-/** All values together: they stand in the environment of every program beside. */
+/** All values together: they are in the environment of every other program. */
 const maxBytes = 256 * 1024
 
 const refuse = (why: string): DeploymentError => new DeploymentError('output_refused', `The output file ${why}.`)
@@ -39,7 +39,7 @@ const toOutput = ([name, entry]: [string, unknown]): Output => {
   return { name, value: text, sensitive: sensitive === true }
 }
 
-/** Pure. Null when no file was left. Rejects a file that cannot be meant. */
+/** Pure. Null if no file was left. Rejects an invalid file. */
 export const parseOutputs = (textAt: (path: string) => string | undefined): Output[] | null => {
   const text = outputFiles.map(textAt).find((each) => each !== undefined)
   if (text === undefined) return null
@@ -65,7 +65,10 @@ export const sealOutputs = (sealer: Sealer, organizationId: string, outputs: rea
 
 type OutputRow = Awaited<ReturnType<typeof sealOutputs>>[number]
 
-/** In place of what the service told before. Runs that end at once take turns, so that the last one's are all there is. */
+/**
+ * Replaces the service's former outputs. Runs that end at the same time take turns, so that the last one's outputs are
+ * complete.
+ */
 export const writeOutputs = async (
   tx: Queryable,
   organizationId: string,

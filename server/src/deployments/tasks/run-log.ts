@@ -1,6 +1,6 @@
 /**
- * The log of a run by the clock or by hand: the last 256 KB of what it prints, readable while it goes on. Whoever takes
- * over the run joins its execution and reads its output again from the beginning: the log begins anew then.
+ * The log of a scheduled or manual run: the last 256 KB of its output, readable while it is in progress. A worker that
+ * takes over the run joins its execution and reads its output again from the beginning: the log begins anew then.
  */
 import { sanitizeText } from '../../lib/sanitize-text.ts'
 import type { Queryable } from '../../store/database.ts'
@@ -11,7 +11,7 @@ import { type DeploymentLogLine, maxLine, writeRunLines } from '../progress/log.
 
 export interface RunLog {
   add(text: string, level?: DeploymentLogLine['level']): void
-  /** Writes what waits; nothing more is written when the run is no longer ours. */
+  /** Writes pending lines; nothing more is written if the run is no longer ours. */
   flush(): Promise<void>
 }
 
@@ -19,7 +19,7 @@ const flushMs = 500
 const maxBytes = 256 * 1024
 /** Trimmed when this much more has been written, not at every write. */
 const slackBytes = 128 * 1024
-/** Of one row, about. */
+/** Approximate size of one row. */
 const chunkBytes = 32 * 1024
 
 const trim = `delete from deployment_log where id in (

@@ -1,6 +1,6 @@
 /**
- * Runs one task to its end, as often as its restarts allow: the one way for deployments, the clock and forced events.
- * Whoever has the claim begins again at any point: an execution that is under way is joined, and what it left is saved
+ * Runs one task to its end, as often as its restarts allow: the one way for deployments, schedules and forced events.
+ * The holder of the claim can begin again at any point: an execution in progress is joined, and its outputs are saved
  * before its attempt counts as over.
  */
 import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
@@ -20,32 +20,32 @@ import { createTail, failureOf, toTask } from './tasks.ts'
 
 const graceMs = 10 * 60_000
 
-/** On whose behalf a task runs: a deployment, or a run by the clock. */
+/** The owner of a task: a deployment, or a scheduled run. */
 export interface TaskClaim {
   parts: Pick<DeploymentParts, 'database' | 'sealer' | 'log'>
   cluster: Cluster
   ref: ServiceRef
   organizationId: string
-  /** Of the deployment or the run: who has the state. */
+  /** Id of the deployment or the run: it locks the state. */
   id: string
   taskId: string
   step: Step
-  /** A transaction that holds the claim; rejects with `LeaseLost` when it is another worker's. */
+  /** A transaction that holds the claim; rejects with `LeaseLost` if another worker has it. */
   write<T>(work: (tx: Queryable) => Promise<T>): Promise<T>
   logLine(text: string, level?: 'info' | 'error'): void
-  /** What its first attempt logs, and what is logged at a good end. */
+  /** The log lines of its first attempt, and of a success. */
   started?: string
   finished?: string
-  /** Takes what it tells when it has ended well, in place of its neighbours; null when it tells nothing. */
+  /** Takes its outputs after a success, instead of storing them for the other services; null if there are none. */
   told?(outputs: readonly Output[] | null): Promise<void>
   /** Called when the program of an attempt has ended. */
   ended?(exitCode: number): void
 }
 
-/** A release, or what would be one. */
+/** A release, or a would-be one. */
 export type Runnable = Pick<OpenedRelease, 'workload' | 'environment'> & { releaseId: string | null }
 
-/** Events that bring something about, of which neighbours are told. */
+/** Events that change something, whose outputs are for other services. */
 const tellsOutputs: ReadonlySet<TaskEvent> = new Set(['START', 'STOP', 'CRON'])
 
 const notMigrated = (): DeploymentError =>
@@ -54,7 +54,7 @@ const notMigrated = (): DeploymentError =>
     'The state of this service is stored on this server, but its backend has changed: move the state with a deploy with the action MIGRATE_STATE.',
   )
 
-/** The state that an attempt is given, and whether what it leaves of it is kept. */
+/** The state that an attempt gets, and whether the one it leaves is stored. */
 interface Given {
   text: string | null
   isKept: boolean
@@ -98,7 +98,7 @@ const giveState = async (
 const withState = (task: Task, text: string | null): Task =>
   text === null ? task : { ...task, files: new Secret([...task.files.reveal(), { path: givenState, content: text }]) }
 
-/** Keeps what the program tells its neighbours; a file of that which is no good makes its end a bad one. */
+/** Stores the program's outputs for other services; an invalid file turns its success into a failure. */
 const saveOutputs = async ({ parts, write, organizationId, ref }: TaskClaim, { outputs }: TaskEnd): Promise<void> => {
   const told = parseOutputs((path) => textOf(outputs, path))
   if (told === null) return
@@ -108,7 +108,7 @@ const saveOutputs = async ({ parts, write, organizationId, ref }: TaskClaim, { o
 
 const isLost = (error: unknown): boolean => error instanceof DeploymentError && error.code === 'task_gone'
 
-/** What it resolves to is kept as the result of a step, where nothing that the program left belongs. */
+/** The result is stored as the result of a step, which must not contain outputs of the program. */
 const runAttempt = async (
   claim: TaskClaim,
   wanted: TaskToRun,
@@ -136,7 +136,7 @@ const runAttempt = async (
   return { exitCode, oomKilled, ...(notStarted === undefined ? {} : { notStarted }) }
 }
 
-/** Fails as the task does. Its execution stays until the claim's owner has written down how it ended. */
+/** Fails as the task does. Its execution is kept until the claim's owner has stored how it ended. */
 export const runTask = async (
   claim: TaskClaim,
   { workload, environment, releaseId }: Runnable,

@@ -1,6 +1,6 @@
 /**
- * Runs by the clock and by hand: begins what is due or asked for, and writes down how it ended. A run goes on while the control plane is away:
- * the next process joins it. A stop or a delete of its service ends it.
+ * Scheduled and manual runs: begins due or requested ones, and stores how they ended. A run continues while the
+ * control plane is down: the next process joins it. A stop or a delete of its service ends it.
  */
 import { readRef } from '../../clusters/refs.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -28,10 +28,10 @@ const showRunning = async (parts: DeploymentParts, serviceId: string, state: str
   )
 }
 
-/** Its check rejects when the run was ended or is somebody else's by now. */
+/** Its check rejects if the run was ended or taken over by another worker. */
 interface Execution extends Held {
   run: RunClaim
-  /** Of its last attempt. */
+  /** Exit code of its last attempt. */
   exitCode: number | null
 }
 
@@ -70,7 +70,7 @@ const asPlain = (error: unknown): { code: string; message: string } =>
     ? { code: error.code, message: error.message }
     : { code: 'unexpected', message: `Internal error: the server's log has the details.` }
 
-/** Nothing, when the service is gone: all of it is swept then. */
+/** Does nothing if the service is gone: then everything is swept. */
 const endTask = async (
   parts: DeploymentParts,
   serviceId: string,
@@ -129,7 +129,7 @@ const execute = async (parts: DeploymentParts, execution: Execution): Promise<vo
 export const startScheduler = (parts: DeploymentParts, worker: string): Worker => {
   const { database, clock } = parts
 
-  /** What cannot be ended now is swept later. */
+  /** Executions that cannot be ended now are swept later. */
   const endReplaced = (serviceId: string, id: string): void => {
     runs.abort(id, new Error('the run was stopped: the next one replaces it'))
     endTask(parts, serviceId, id, AbortSignal.timeout(patienceMs)).catch(() => {})
@@ -153,7 +153,7 @@ export const startScheduler = (parts: DeploymentParts, worker: string): Worker =
   }
   const runs = createWorker<RunClaim>(parts, {
     name: 'scheduled runs',
-    // That of each organization, which the claim sees to.
+    // The limit is per organization, in the claim.
     concurrency: Number.POSITIVE_INFINITY,
     periodMs: longestSleepMs,
     idOf: ({ id }) => id,

@@ -185,7 +185,7 @@ test('the end of a service runs with the release that changed its state last, al
   assert.equal(await run(engine, world, id, 'UNINSTALL', { skipEnding: true }), 'READY')
 })
 
-test('what an uninstall is told to keep is kept with its state, and destroyed by a later end', async () => {
+test('resources that an uninstall keeps are kept with its state, and destroyed by a later end', async () => {
   const world = await newWorld()
   const engine = await start(world)
   const on = { START: [leave('{"serial":1}')], DELETE: [show, 'ending'] }
@@ -288,7 +288,7 @@ test('an output file that cannot be meant fails the job in one sentence, and its
   refused(Object.fromEntries(Array.from({ length: 5 }, (_, at) => [`A${at}`, { value: 'x'.repeat(60_000) }])))
 })
 
-test('killed at any call, a run begins once, its state is saved and free, and its outputs are told', async () => {
+test('killed at any call, a run begins once, its state is saved and free, and its outputs are stored', async () => {
   const on = { START: [show, leave('{"serial":7}'), tell({ A: { value: 'told' } })] }
   const spec = { state: 'HERE', image: 'fake/slow', tag: '60', on }
   const world = await newWorld()
@@ -301,14 +301,14 @@ test('killed at any call, a run begins once, its state is saved and free, and it
     const cut = until(() => first.power.off, { timeoutMs: 10_000, what: 'the cut' }).then(() => true)
     if (await Promise.race([cut, settled(first, world, id).then(() => false)])) cuts += 1
     const second = await start(world)
-    // A claim that was under way at the death may come after it: its lease then runs out by itself.
+    // A claim in progress at the death may be committed after it: its lease then runs out by itself.
     const state = await settled(second, world, id, 30_000)
     assert.equal(state, 'DEPLOYED', `${calls}: ${JSON.stringify(await errorOf(world, id))}`)
     const kept = await stateOf(world, id)
     assert.deepEqual([starts.get(id), kept], [1, { text: '{"serial":7}', isHeld: false, serial: 7 }], `${calls}`)
     assert.equal((await outputsOf(world, id))[0]!.value, 'told')
     await second.engine.stop()
-    // Off, or nothing is left for it to do: either way it does nothing more.
+    // Off, or it has nothing left to do: either way it does nothing more.
     first.power.off = true
   }
   assert.ok(cuts > 10, `${cuts} cuts`)

@@ -1,6 +1,7 @@
 /**
- * What the runs of a service hand on from one to the next, sealed in between. One run at a time has it. What a program
- * left is saved whatever its end was; where nobody can know what it did, the state stays locked until a person says so.
+ * The state that the runs of a service pass on from one to the next, sealed in between. One run at a time has it. The
+ * state that a program left is saved whatever its result was; if its effects are unknown, the state stays locked until
+ * a user unlocks it.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -15,7 +16,7 @@ import type { TaskClaim } from './run.ts'
 
 type Parts = Pick<DeploymentParts, 'database' | 'sealer' | 'log'>
 
-/** For programs of tools that keep locks and write files, where their owner chose nothing. */
+/** For programs of tools that keep locks and write files, if their owner set nothing. */
 export const stopGraceMs = 9000
 
 interface StateLock {
@@ -67,7 +68,7 @@ const locked = async (db: Queryable, serviceId: string): Promise<DeploymentError
   )
 }
 
-/** Of these deployments, runs by the clock and runs of clusters, those that go on. */
+/** Those of these deployments, scheduled runs and runs of clusters that are in progress. */
 export const openOwners = async (db: Queryable, ids: readonly string[]): Promise<Set<string>> => {
   const open = await db.query<{ id: string }>(
     `select id from deployment where id::text = any($1) and state in ${openStates}
@@ -78,7 +79,10 @@ export const openOwners = async (db: Queryable, ids: readonly string[]): Promise
   return new Set(open.map(({ id }) => id))
 }
 
-/** What ended without its end being written down, as when a cancel and a crash meet: its container still tells. */
+/**
+ * Ends the execution of an owner that has ended without storing its result, as when a cancel and a crash coincide: its
+ * container still has it.
+ */
 const endHolder = async ({ parts, cluster, ref }: TaskClaim, signal: AbortSignal): Promise<void> => {
   const held = (await findState(parts.database, ref.serviceId))?.lockedBy ?? null
   if (held === null || (await openOwners(parts.database, [held])).has(held)) return
@@ -90,7 +94,7 @@ const endHolder = async ({ parts, cluster, ref }: TaskClaim, signal: AbortSignal
 const openState = async ({ parts, organizationId, ref }: TaskClaim, { sealed }: Row): Promise<string | null> =>
   sealed === null ? null : (await parts.sealer.open(organizationId, place(ref.serviceId), sealed)).reveal()
 
-/** The state for this claim's run; the same claim may ask again. Rejects while another one has it. */
+/** Locks the state for this claim's run; the same claim may call again. Rejects while another one has it. */
 export const lockState = async (claim: TaskClaim, signal: AbortSignal): Promise<StateLock> => {
   let row = await take(claim)
   if (row === null) {
@@ -101,7 +105,7 @@ export const lockState = async (claim: TaskClaim, signal: AbortSignal): Promise<
   return { text: await openState(claim, row), begun: row.begun }
 }
 
-/** The state as it is, for one that only looks; rejects while a run has it. */
+/** The present state, for a run that only reads it; rejects while a run has it locked. */
 export const lookAtState = async (claim: TaskClaim, signal: AbortSignal): Promise<string | null> => {
   await endHolder(claim, signal)
   const row = await findState(claim.parts.database, claim.ref.serviceId)
@@ -110,7 +114,7 @@ export const lookAtState = async (claim: TaskClaim, signal: AbortSignal): Promis
   return openState(claim, row)
 }
 
-/** Written before a program can begin: from now on only its container knows the truth. */
+/** Written before a program can begin: from now on only its container has the result. */
 export const markStarted = (claim: TaskClaim, releaseId: string | null, attempt: number): Promise<unknown> =>
   claim.write((tx) =>
     tx.query(`update task_state set begun = $3, release_id = coalesce($4, release_id) where id = $1 and held_by = $2`, [
@@ -127,12 +131,12 @@ export const stateUnknown = (): DeploymentError =>
     'The container of the run no longer exists, or its state file is damaged: it is unknown what the run did. The state stays locked. Check the resources, then unlock it with a deploy with the action FORCE_UNLOCK.',
   )
 
-/** A state may be as large as what a run may leave: only its serial is read of it. */
+/** A state may be as large as any output of a run: only its serial is read. */
 const stateBounds = { mostBytes: 64 << 20, mostValues: 20_000_000, mostDepth: 1000 }
 
 /**
- * Rejects for what is not JSON. Null for a state that is too large to be read: it is kept all the same, because nothing else
- * knows the resources.
+ * Rejects for text that is not JSON. Null for a state that is too large to be read: it is stored all the same, because
+ * nothing else knows the resources.
  */
 const serialIn = async (text: string, owner: string): Promise<number | null> => {
   try {
@@ -152,7 +156,7 @@ interface Holder {
   lockedBy: string
 }
 
-/** A write of the state that a run left; made outside of the transaction that does it. */
+/** Prepares the write of the state that a run left; made outside of the writing transaction. */
 const stateWrite = async ({ sealer }: Parts, { organizationId, serviceId, lockedBy }: Holder, outputs: TaskOutputs) => {
   const text = textOf(outputs, leftState)
   const serial = text === undefined ? null : await serialIn(text, organizationId)
@@ -166,7 +170,9 @@ const stateWrite = async ({ sealer }: Parts, { organizationId, serviceId, locked
   }
 }
 
-/** Saves the state that a run left, whatever its end was, and frees it; one that has moved elsewhere goes. */
+/**
+ * Saves the state that a run left, whatever its result was, and unlocks it; one that has moved elsewhere is deleted.
+ */
 export const saveState = async (claim: TaskClaim, outputs: TaskOutputs, hasMoved: boolean): Promise<void> => {
   const { parts, organizationId, ref, id } = claim
   const write = await stateWrite(parts, { organizationId, serviceId: ref.serviceId, lockedBy: id }, outputs)
@@ -177,8 +183,8 @@ export const saveState = async (claim: TaskClaim, outputs: TaskOutputs, hasMoved
 }
 
 /**
- * Ends an execution that nobody waits for. Its program is asked first, if it has a grace or a state; what it left of
- * that is saved before its container goes; when that cannot be, the state stays locked.
+ * Ends an abandoned execution. Its program is asked first, if it has a grace period or a state; the state that it left
+ * is saved before its container is removed; if that is impossible, the state stays locked.
  */
 export const endTaskOf = async (
   parts: Parts,
@@ -218,7 +224,7 @@ const saveAtEnd = async (
   }
 }
 
-/** Frees a state, whoever has it; what its last run left is saved first, if anything of that is there. */
+/** Unlocks a state, whatever holds it; the state left by its last run is saved first, if there is any. */
 export const unlockState = async (claim: TaskClaim, signal: AbortSignal): Promise<boolean> => {
   await endHolder(claim, signal)
   return claim.write(async (tx) => {
@@ -231,7 +237,7 @@ export const unlockState = async (claim: TaskClaim, signal: AbortSignal): Promis
   })
 }
 
-/** The end of a service: nothing of what its runs left stays. */
+/** The end of a service: deletes everything that its runs left. */
 export const forgetLeft = ({ write, ref }: TaskClaim): Promise<unknown> =>
   write(async (tx) => {
     await tx.query('delete from service_output where service_id = $1', [ref.serviceId])

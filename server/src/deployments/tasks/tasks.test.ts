@@ -12,7 +12,7 @@ const environmentOf = (event: TaskEvent, more: Partial<TaskSpec> = {}) => {
   return toTask(workload, { name: 'main', spec, event }, 'id').env.reveal()
 }
 
-test('a job is told why it runs, under both prefixes; what hands on a state is not', () => {
+test('a job can read why it runs, under both prefixes; a task with a state cannot', () => {
   for (const event of ['START', 'STOP', 'DELETE', 'CRON'] as const)
     assert.deepEqual(environmentOf(event), { OWN: '1', SLIPWAY_JOB_ACTION: event, QOVERY_JOB_ACTION: event })
   assert.deepEqual(environmentOf('START', { state: 'HERE' }), { OWN: '1' })

@@ -1,4 +1,4 @@
-/** One run of a task: what a runtime is told of it, and what its end means. Pure. */
+/** One run of a task: its form for a runtime, and the meaning of its result. Pure. */
 import { createMasker } from '../../builds/engine/log-mask.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { explainExitCode } from '../../lib/exit-codes.ts'
@@ -14,7 +14,7 @@ const keptLines = 50
 
 const jobEvents: ReadonlySet<TaskEvent> = new Set(['START', 'STOP', 'DELETE', 'CRON'])
 
-/** A job's program can tell by it why it runs; what hands on a state is told by its command. */
+/** A job's program can see from it why it runs; one with a state sees it from its command. */
 const actionOf = ({ spec, event }: TaskToRun): Record<string, string> =>
   spec.state !== undefined || !jobEvents.has(event)
     ? {}
@@ -44,7 +44,9 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
 /** Shorter ones may be ordinary words. */
 const shortestLine = 16
 
-/** A value and, since output comes line by line, its own lines; those that only say what a key is are no secret. */
+/**
+ * A value and, since output comes line by line, its own lines; lines that only name the kind of a key are not secret.
+ */
 const shownLines = (value: string): string[] => {
   const lines = value.includes('\n') ? value.split('\n').map((line) => line.trim()) : []
   return [value, ...lines.filter((line) => line.length >= shortestLine && !line.startsWith('-----'))]
@@ -65,7 +67,7 @@ export const createTail = (secrets: readonly string[], logLine: (line: string) =
   }
 }
 
-/** Null for an end as it should be. */
+/** Null for a success. */
 export const failureOf = (
   { exitCode, oomKilled, notStarted }: Pick<TaskEnd, 'exitCode' | 'oomKilled' | 'notStarted'>,
   memoryMb: number,

@@ -74,7 +74,7 @@ test('lists on several lines are taken as on one', () => {
   )
 })
 
-test('a variable that is missing or has no hashed passwords fails a deployment, and lets nobody in', () => {
+test('a variable that is missing or has no hashed passwords fails a deployment, and admits no user', () => {
   const ingress = { [net('basic_auth_env_var')]: 'LOGINS' }
   const refusal = (env: Record<string, string>) => policyRefusal({ ingress, env: new Secret(env) })
   assert.match(refusal({})!, /^The service has no variable LOGINS, /)
@@ -96,7 +96,7 @@ test('a variable that is missing or has no hashed passwords fails a deployment, 
   assert.deepEqual(policyOf(ingress, {})!.users, [])
 })
 
-test('values that the router cannot act on are told, and never take a list away', () => {
+test('values that the router cannot act on are reported, and never remove a list', () => {
   const wrong: [string, string][] = [
     ['whitelist_source_range', '10.0.0.0/33'],
     ['whitelist_source_range', '10.0.0.0/8,'],

@@ -1,6 +1,6 @@
 /**
  * The settings of a service that its cluster's router acts on: which values are valid, and the router's policy that
- * follows from them. A release keeps them as they were set. Pure.
+ * follows from them. A release stores the settings as they were set. Pure.
  */
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import { words } from '../../lib/words.ts'
@@ -16,12 +16,12 @@ export type IngressSettings = Readonly<Record<string, unknown>>
 const ingress = (name: string): string => `network.ingress.${name}`
 const gateway = (name: string): string => `network.gateway_api.${name}`
 
-/** Which some clusters act on that act on no other setting. */
+/** The only setting that some clusters act on. */
 export const stickyKey = ingress('enable_sticky_session')
 
 const basicAuthKey = ingress('basic_auth_env_var')
 
-/** Each key, with its default: a service with nothing but defaults has the router's usual policy. */
+/** Each key, with its default: a service with nothing but defaults has the router's default policy. */
 export const ingressDefaults: IngressSettings = {
   [ingress('proxy_body_size_mb')]: 100,
   [ingress('enable_cors')]: false,
@@ -96,7 +96,7 @@ const isNames = (text: string): boolean => listed(text).every((name) => name ===
 const addresses = 'must be a comma-separated list of addresses and networks, such as 10.0.0.0/8,192.0.2.7'
 const areSources = (text: string): boolean => wordsIn(text).every(isSource)
 
-/** What is wrong with a text, by its key; the schemas know the rest. */
+/** The error in a text, by its key; the schemas check the rest. */
 const checks: Readonly<Record<string, readonly [isGood: (text: string) => boolean, what: string]>> = {
   [ingress('whitelist_source_range')]: [areSources, addresses],
   [ingress('denylist_source_range')]: [areSources, addresses],
@@ -130,7 +130,7 @@ export const wrongSetting = (settings: IngressSettings): { key: string; why: str
   return null
 }
 
-/** What is wrong with the variable that basic authentication needs, as a whole sentence; null if nothing is. */
+/** The error in the variable that basic authentication needs, as a whole sentence; null if there is none. */
 const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, string>>): string | null => {
   const name = String(settings[basicAuthKey] ?? '')
   if (name === '') return null
@@ -144,7 +144,7 @@ const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, st
 /** Whether the policy needs the service's variables. */
 export const needsUsers = (settings: IngressSettings): boolean => (settings[basicAuthKey] ?? '') !== ''
 
-/** Why requests cannot be treated as a version asks, as a sentence: it must not be reachable otherwise. */
+/** Why requests cannot be treated as a version requires, as a sentence: then it must not be reachable. */
 export const policyRefusal = ({ ingress: settings, env }: Pick<Workload, 'ingress' | 'env'>): string | null => {
   if (settings === undefined) return null
   const wrong = wrongSetting(settings)
@@ -163,15 +163,13 @@ const retryOf = (of: (key: string) => unknown): Policy['retry'] => {
   return {
     times,
     on,
-    // As Envoy does without any word.
+    // Envoy's default.
     statuses: on.length === 0 && statuses.length === 0 ? [503] : statuses,
     ...(perTryMs === undefined ? {} : { perTryMs }),
   }
 }
 
-/**
- * The router's policy. Whom it lets in is never left out because something is missing: then it is nobody.
- */
+/** The router's policy. A restriction with a missing part is never dropped: then every request is refused. */
 export const policyOf = (
   settings: IngressSettings | undefined,
   env: Readonly<Record<string, string>>,
@@ -219,7 +217,7 @@ export const policyOf = (
   return JSON.parse(JSON.stringify(policy)) as Policy
 }
 
-/** Nothing but hashes of users goes on to the router. */
+/** Only hashes of users are passed on to the router. */
 const linesOf = (text: string): string[] => {
   const users = parseUsers(text)
   return typeof users === 'string' ? [] : users.map(({ name, hash }) => `${name}:${hash}`)

@@ -1,6 +1,6 @@
 /**
- * Claims of published ports. A service holds none before it is deployed: its configuration only names them, and the
- * request for a deployment claims them for it, within the limit of its organization. A port that the server drew is
+ * Claims of published ports. A service has none before it is deployed: its configuration only names them, and the
+ * request for a deployment claims them for it, within the limit of its organization. A port that the server chose is
  * replaced there if another service has claimed it meanwhile; one that a user chose is refused.
  */
 import { type Limits, limitSentence } from '../../limits/limits.ts'
@@ -15,9 +15,9 @@ interface PortRange {
 }
 
 export interface PortRoom {
-  /** From which ports are drawn. */
+  /** The range from which ports are chosen. */
   range: PortRange
-  /** Of this server itself. */
+  /** Ports of this server itself. */
   own: readonly number[]
   limits: Pick<Limits, 'ports'>
 }
@@ -53,7 +53,7 @@ const drawSql = `select d.port from (
     and not exists (select from outside_port o where o.protocol = $1 and o.port = d.port)
   limit 1`
 
-/** A port of the range that nobody holds and that is not among `taken`; null if there is none. */
+/** A free port of the range that is not among `taken`; null if there is none. */
 export const drawPort = async (
   db: Queryable,
   protocol: string,
@@ -65,7 +65,7 @@ export const drawPort = async (
 export const noFreePort = ({ first, last }: PortRange): string =>
   `All ports from ${first} to ${last} (SLIPWAY_PORT_RANGE) are in use: delete a service that has one of them.`
 
-/** What a configuration remembers of a port that was drawn for it. */
+/** The mark that a configuration stores for a port chosen by the server. */
 export const drawnKey = ({ protocol, port }: { protocol: string; port: number }): string => `${protocol} ${port}`
 
 const drawnIn = ({ drawn_ports: drawn }: Record<string, unknown>): ReadonlySet<string> =>
@@ -84,7 +84,7 @@ const publishedIn = (spec: Record<string, unknown>): Port[] =>
 const isAmong = (all: readonly Port[], { protocol, port }: Port): boolean =>
   all.some((each) => each.protocol === protocol && each.port === port)
 
-/** Those of these ports that other services hold. */
+/** Those of these ports that other services have. */
 export const readTaken = (db: Queryable, serviceId: string, ports: readonly Port[]): Promise<Port[]> =>
   ports.length === 0
     ? Promise.resolve([])
@@ -98,7 +98,7 @@ export const readTaken = (db: Queryable, serviceId: string, ports: readonly Port
 const takenWords = ({ protocol, port }: Port): string =>
   `The ${protocol} port ${port} is used by another service: choose another external_port.`
 
-/** Writes another number in place of a drawn port. */
+/** Replaces the number of a port chosen by the server. */
 const replaceDrawn = async (tx: Queryable, { id, spec }: Candidate, old: Port, port: number): Promise<void> => {
   const ports = portsIn(spec).map((each) =>
     isPublished(each) && each.protocol === old.protocol && each.external_port === old.port
@@ -113,7 +113,7 @@ const replaceDrawn = async (tx: Queryable, { id, spec }: Candidate, old: Port, p
   ])
 }
 
-/** Claims another port in place of a drawn one; a sentence if there is none. */
+/** Claims another port in place of one chosen by the server; a sentence if there is none. */
 const redraw = async (tx: Queryable, room: PortRoom, service: Candidate, lost: Port): Promise<string | null> => {
   for (;;) {
     const taken = [...room.own, ...publishedIn(service.spec).map(({ port }) => port)]
@@ -126,7 +126,7 @@ const redraw = async (tx: Queryable, room: PortRoom, service: Candidate, lost: P
   }
 }
 
-/** Claims what the configuration of a service names; a sentence if it cannot be deployed with that. */
+/** Claims the ports in the configuration of a service; a sentence if it cannot be deployed with them. */
 const claimOf = async (tx: Queryable, room: PortRoom, service: Candidate): Promise<string | null> => {
   const wanted = publishedIn(service.spec)
   const taken = await readTaken(tx, service.id, wanted)
@@ -142,8 +142,8 @@ const claimOf = async (tx: Queryable, room: PortRoom, service: Candidate): Promi
 }
 
 /**
- * Claims the published ports of services that are to be deployed. Returns why some cannot be, by id. Throws a 409 if
- * their organization holds too many then.
+ * Claims the published ports of services that will be deployed. Returns why some cannot be, by id. Throws a 409 if
+ * their organization then has too many.
  */
 export const claimForDeploy = async (
   tx: Queryable,

@@ -1,5 +1,5 @@
 /**
- * Ports of this machine that services are reached at without a host name. Promises that each belongs to one service,
+ * Ports of this machine by which services are reached without a host name. Promises that each belongs to one service,
  * and that a service keeps those of its deployed version until another version runs.
  */
 import { keySql } from '../../clusters/local.ts'
@@ -12,7 +12,7 @@ export interface PublishedPort {
   port: number
 }
 
-/** A port of a workload that is opened to the outside by its number. */
+/** A port of a workload that is published by its number. */
 type OpenedPort = WorkloadPort & { protocol: PublishedPort['protocol']; externalPort: number }
 
 const isOpened = (port: WorkloadPort): port is OpenedPort =>
@@ -31,7 +31,7 @@ export const readPublishedPortsOf = (db: Queryable, clusterKey: string): Promise
     [clusterKey],
   )
 
-/** Holds these ports for a service, as far as no other has them; answers those that it has then. */
+/** Takes these ports for a service, unless another has them; returns the ones that it has then. */
 export const claimPorts = async (
   db: Queryable,
   serviceId: string,
@@ -48,7 +48,7 @@ export const claimPorts = async (
         [serviceId, JSON.stringify(ports)],
       )
 
-/** Gives up what neither the configuration nor the deployed version of a service has. */
+/** Releases ports that neither the configuration nor the deployed version of a service has. */
 export const releaseUnusedPorts = (db: Queryable, serviceId: string): Promise<unknown> =>
   db.query(
     `delete from outside_port o

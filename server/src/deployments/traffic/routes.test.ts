@@ -31,7 +31,7 @@ test('a service is published at its hosts and at those of its own published port
   assert.deepEqual(exposureFor({ hosts, outside }, []).ports, [])
 })
 
-test('a version from before a port was changed goes on at its host: at the one web port that it has', () => {
+test('a version from before a port was changed keeps answering at its host: at its only web port', () => {
   const [at] = exposureFor({ hosts, outside: [] }, [open(8080, 'HTTP'), open(53, 'TCP')]).hosts
   assert.equal(at!.internalPort, 8080)
   const [none] = exposureFor({ hosts, outside: [] }, [open(8080, 'HTTP'), open(8081, 'HTTP')]).hosts

@@ -1,4 +1,4 @@
-/** By which names and ports the world reaches a service: its rows, and what of them the version that runs has. */
+/** The public names and ports of a service: its rows, and those that the running version has. */
 import { keySql } from '../../clusters/local.ts'
 import type { Policy } from '../../router/policy.ts'
 import type { ExposedHost, Exposure } from '../../runtimes/ingress.ts'
@@ -7,17 +7,17 @@ import type { Queryable } from '../../store/database.ts'
 import { reservedSql } from '../../store/reserved-hosts.ts'
 import { openedPorts, type PublishedPort, readPublishedPorts } from './published-ports.ts'
 
-/** One host name of a service and the port of its program that it leads to. */
+/** One host name of a service and the port of its program that it is routed to. */
 interface Host {
   host: string
   serviceId: string
   port: number
   protocol: 'HTTP' | 'GRPC'
-  /** The service's own name or a domain of it, where all its ports that have a path are; not one port's address. */
+  /** The service's own name or a domain of it, which has all its ports with a path; not the address of one port. */
   isMain: boolean
 }
 
-/** Where a service is reached. Of its published ports, those count that its version has. */
+/** The public addresses of a service. Published ports count only if its version has them. */
 export interface Outlets {
   hosts: readonly Host[]
   outside: readonly PublishedPort[]
@@ -29,7 +29,7 @@ const columns = `host, service_id as "serviceId", port, protocol,
 const readHosts = (db: Queryable, serviceId: string): Promise<Host[]> =>
   db.query<Host>(`select ${columns} from route where service_id = $1 order by host`, [serviceId])
 
-/** Of all services of a cluster. */
+/** For all services of a cluster. */
 export const readHostsOf = (db: Queryable, clusterKey: string): Promise<Host[]> =>
   db.query<Host>(
     `select ${columns} from route join service_state s using (service_id) join node c on c.id = s.cluster_id
@@ -42,7 +42,7 @@ export const readOutlets = async (db: Queryable, serviceId: string): Promise<Out
   return { hosts, outside }
 }
 
-/** A version from before a port was changed goes on answering at its host: where it has one web port, at that. */
+/** A version from before a port was changed keeps answering at its host: at its only web port, if it has one. */
 const portAt = (port: number, ports: Workload['ports']): number => {
   if (ports.some(({ internalPort }) => internalPort === port)) return port
   const web = ports.filter(({ protocol, publiclyAccessible }) => publiclyAccessible && /^(HTTP|GRPC)$/.test(protocol))
@@ -54,7 +54,7 @@ const placeOf = ({ publicPath: path, publicPathRewrite: rewrite }: Partial<Workl
   ...(path === undefined || rewrite === undefined ? {} : { rewrite }),
 })
 
-/** A main host leads to the port that it is of, and below their prefixes to the other public ones that have any. */
+/** A main host is routed to its own port, and below their prefixes to the other public ports that have any. */
 const exposedHosts = ({ host, port, protocol, isMain }: Host, ports: Workload['ports']): ExposedHost[] => {
   const internalPort = portAt(port, ports)
   const own = ports.find((each) => each.internalPort === internalPort && each.protocol === protocol)
@@ -74,7 +74,7 @@ const exposedHosts = ({ host, port, protocol, isMain }: Host, ports: Workload['p
   ]
 }
 
-/** Of a service that is to be published with a version that has these ports. */
+/** For a service that is published with a version that has these ports. */
 export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports'], policy?: Policy): Exposure => ({
   hosts: hosts.flatMap((host) => exposedHosts(host, ports)),
   ...(policy === undefined ? {} : { policy }),
@@ -83,14 +83,14 @@ export const exposureFor = ({ hosts, outside }: Outlets, ports: Workload['ports'
     .map(({ protocol, externalPort, internalPort }) => ({ protocol, externalPort, internalPort })),
 })
 
-/** The domains that users have brought for a service and may have. */
+/** The custom domains of a service that it may have. */
 const readDomains = async (db: Queryable, serviceId: string): Promise<string[]> => {
   const sql = `select domain from custom_domain d where service_id = $1
     and ${reservedSql('d.domain', 'd.organization_id')} is null order by domain`
   return (await db.query<{ domain: string }>(sql, [serviceId])).map(({ domain }) => domain)
 }
 
-/** Of a chart, which leads its hosts itself. */
+/** For a chart, which publishes its hosts itself. */
 export const readChartExposure = async (db: Queryable, serviceId: string): Promise<Exposure> => ({
   hosts: [],
   ports: [],

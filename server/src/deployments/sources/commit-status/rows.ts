@@ -1,4 +1,7 @@
-/** What git hosts are still to be told of commits: rows that wait, are told, and go when there is nothing more to tell. */
+/**
+ * Commit statuses that must still be reported to git hosts: rows that wait, are reported, and are deleted when nothing
+ * is left to report.
+ */
 import type { Database, Queryable } from '../../../store/database.ts'
 import { claimInTurns } from '../../../work/claim-in-turns.ts'
 import { holdLease, type Leased, type LeaseTable } from '../../../work/lease.ts'
@@ -25,7 +28,7 @@ const columns = `id, organization_id as "organizationId", service_id as "service
 
 export const statusLeases: LeaseTable<Telling> = { name: 'commit_status', open: `lease_until > '-infinity'`, columns }
 
-/** Of one organization at once: a host of theirs that hangs holds up no other's. */
+/** For one organization at once: its host that hangs delays no other's. */
 const perOrganization = 2
 
 export const claimStatuses = claimInTurns({ table: statusLeases, dueAt: 'due_at', perOrganization })
@@ -39,8 +42,8 @@ interface StatusWish {
 }
 
 /**
- * Notes that a host is to be told, in the transaction that deploys. Only where there is a token to tell it with; a row
- * that nobody could tell of keeps its pause.
+ * Notes that a status must be reported, in the transaction that deploys. Only with a token to report it; a row that
+ * cannot be reported keeps its pause.
  */
 export const noteStatuses = async (
   tx: Queryable,
@@ -65,7 +68,7 @@ export const noteStatuses = async (
   await tx.query(`select pg_notify('${statusChannel}', '')`)
 }
 
-/** How a deployment of one service stands. */
+/** The progress of a deployment of one service. */
 export interface Standing {
   state: CommitState
   error: string | null
@@ -92,13 +95,13 @@ export const readStanding = async (
   { deploymentId, serviceId }: Pick<Telling, 'deploymentId' | 'serviceId'>,
 ): Promise<Standing> => (await db.query<Standing>(standingSql, [deploymentId, serviceId]))[0]!
 
-/** What was told; null: there is nothing more to tell, or nobody to tell it to. */
+/** The state that was reported; null: nothing is left to report, or it cannot be reported. */
 export const finishTelling = (database: Database, telling: Telling, told: CommitState | null): Promise<void> =>
   holdLease(database, statusLeases, telling, async (tx) => {
     const gone = `delete from commit_status where id = $1 and changes = $2 returning 1`
     const isOver = told !== 'PENDING'
     if (isOver && (await tx.query(gone, [telling.id, telling.changes])).length > 0) return
-    // Looked at again in any case: whatever should have told of a change may be gone.
+    // Checked again in any case: the process that should have notified of a change may be gone.
     await tx.query(
       `update commit_status set told = coalesce($3, told), tries = 0, worker = null, lease_until = '-infinity',
          due_at = case when changes = $2 then clock_timestamp() + interval '10 minutes' else clock_timestamp() end
@@ -107,7 +110,7 @@ export const finishTelling = (database: Database, telling: Telling, told: Commit
     )
   })
 
-/** Pauses after failures in a row; after the last one nobody is told. */
+/** Pauses after failures in a row; after the last one nothing more is reported. */
 const pausesSeconds = [10, 60, 300, 1800, 7200, 7200, 7200]
 
 /** False: it was tried often enough, and is given up. */

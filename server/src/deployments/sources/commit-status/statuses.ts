@@ -1,8 +1,8 @@
 /**
- * Tells git hosts what becomes of the commits that a push has deployed: pending, success with the address, failure with
- * the reason. Promises that no deployment waits for it, that the last word is told or given up after some hours, and
- * that no secret of a service is in it. A status may be told twice, which changes nothing at the host.
- * When the process dies: the lease of the row ends, and another server tells what is true by then.
+ * Reports the results of deployments caused by a push to git hosts: pending, success with the address, failure with
+ * the reason. Promises that no deployment waits for it, that the final state is reported or given up after some hours,
+ * and that it contains no secret of a service. A status may be reported twice, which changes nothing at the host. When
+ * the process dies: the lease of the row ends, and another server reports the state at that time.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Outbound } from '../../../lib/net/outbound.ts'
@@ -40,7 +40,7 @@ const words: Record<CommitState, string> = {
 
 const firstSentence = (text: string): string => /^[\s\S]*?[.!?](?=\s|$)/.exec(text)?.[0] ?? text
 
-/** The reason of a failure, without anything that a service keeps secret. */
+/** The reason of a failure, without any secret of the service. */
 const reasonOf = async (parts: StatusParts, { serviceId, reason }: Telling, error: string | null): Promise<string> => {
   const said = reason ?? error
   if (said === null || said === '') return words.FAILURE
@@ -79,7 +79,7 @@ const tell = async (parts: StatusParts, telling: Telling, signal: AbortSignal): 
   return finishTelling(parts.database, telling, host === null ? null : status.state)
 }
 
-/** What will not be otherwise in an hour: nobody is told, and the deployment goes its way. */
+/** Errors that will not pass within an hour: nothing is reported, and the deployment continues. */
 const isHopeless = (error: unknown): boolean =>
   error instanceof DeploymentError || (error instanceof GitHostError && error.code !== 'unreachable')
 
@@ -105,7 +105,7 @@ const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortS
   }
 }
 
-/** Nothing where there is no way out. */
+/** Does nothing without outgoing requests. */
 export const startStatuses = async (parts: DeploymentParts, worker: string): Promise<{ stop(): Promise<void> }> => {
   const { outbound } = parts
   if (outbound === undefined) return { stop: async () => {} }

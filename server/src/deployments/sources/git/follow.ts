@@ -1,12 +1,12 @@
-/** A deployment as somebody sees it who waits for it: its lines as they are written, and at last how it ended. */
+/** A deployment as a waiting client sees it: its lines as they are written, and finally its result. */
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Queryable } from '../../../store/database.ts'
 import { openStates } from '../../status/states.ts'
 
 export interface Ending {
-  /** Whether the service runs what was deployed. */
+  /** Whether the service runs the deployed version. */
   isDeployed: boolean
-  /** Why not; one sentence or two. */
+  /** The reason if not; one sentence or two. */
   reason: string
 }
 
@@ -59,7 +59,7 @@ export async function* followDeployment(
   let saidMs = clock.monotonicMs()
   let waited = false
   for (;;) {
-    // Read before the lines, so that those of an ended deployment are all there.
+    // Read before the lines, so that all lines of an ended deployment exist.
     const [seen] = await db.query<Seen>(seenSql, [deploymentId, serviceId])
     for (let chunks: Chunk[] = [{ id: after, lines: [] }]; chunks.length > 0; ) {
       chunks = await db.query<Chunk>(linesSql, [deploymentId, serviceId, after])

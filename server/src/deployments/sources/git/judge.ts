@@ -1,6 +1,6 @@
 /**
- * What a new head means for the services that follow its branch. The repository is believed, and nobody who told of a
- * push: the message and the changed paths are those of the commits in our mirror.
+ * The effects of a new head on the services that follow its branch. The repository is trusted, deliveries are not: the
+ * message and the changed paths are those of the commits in our mirror.
  */
 import type { Builder, Commit, GitSource } from '../../../builds/builder.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
@@ -8,7 +8,7 @@ import type { ServiceRequest } from '../../deployments.ts'
 import { type DeploymentParts, kindOf } from '../../parts.ts'
 import type { Follower } from './rows.ts'
 
-/** As git hosts and their pipelines know them, whatever their case. */
+/** The words that git hosts and their pipelines use, in any case. */
 const skipWords = /\[(?:skip ci|ci skip|no ci|skip deploy|deploy skip)\]/i
 
 /** The words in a commit's message that ask for no deployment; null without. */
@@ -28,14 +28,14 @@ interface Kept {
   value?: unknown
 }
 
-/** Whether what was pushed concerns a service: words in the message, and which paths have changed. Pure. */
+/** Whether a push concerns a service: words in the message, and the changed paths. Pure. */
 export const filtersIn = (spec: Readonly<Record<string, unknown>>, rootPath: string): Filters => {
   const kept = Array.isArray(spec.deployment_restrictions) ? (spec.deployment_restrictions as Kept[]) : []
   const of = (mode: string) => kept.flatMap((each) => (each.mode === mode ? [String(each.value)] : []))
   return { root: rootPath.replace(/^\/+|\/+$/g, ''), match: of('MATCH'), exclude: of('EXCLUDE') }
 }
 
-/** Whether it makes a difference which paths have changed. */
+/** Whether the changed paths matter at all. */
 export const hasFilters = ({ root, match, exclude }: Filters): boolean =>
   root !== '' || match.length > 0 || exclude.length > 0
 
@@ -43,7 +43,7 @@ const beginsWithAny = (path: string, beginnings: readonly string[]): boolean =>
   beginnings.some((beginning) => path.startsWith(beginning))
 
 /**
- * Why these changes do not concern a service; null if they do, or if nobody knows them. A service is built from its
+ * Why these changes do not concern a service; null if they do, or if they are unknown. A service is built from its
  * root path alone, so that changes elsewhere concern it only if a restriction says so.
  */
 export const refusalOf = ({ root, match, exclude }: Filters, changes: readonly string[] | null): string | null => {
@@ -64,9 +64,9 @@ export const refusalOf = ({ root, match, exclude }: Filters, changes: readonly s
 export interface News {
   follower: Follower
   head: string
-  /** Who pushed, as a git host said; '' if nobody told. */
+  /** The pusher, as a git host said; '' if it did not. */
   pusher: string
-  /** What is to be deployed; null if nothing is, for the reason. */
+  /** The deployment to request; null if there is none, for the reason. */
   wanted: ServiceRequest | null
   reason: string | null
 }
@@ -80,7 +80,7 @@ type Judgement = Pick<News, 'wanted' | 'reason'>
 
 const skipped = (reason: string): Judgement => ({ wanted: null, reason })
 
-/** What a push asks of a service; null: nothing. */
+/** The request of a push for a service; null: none. */
 export const askedOf = (
   parts: Pick<DeploymentParts, 'kinds'>,
   follower: Follower,
@@ -90,7 +90,7 @@ export const askedOf = (
   return asked === null ? null : { id: follower.id, commitId: head, ...asked }
 }
 
-/** The commit of a head; null if it cannot be read, for a reason that a deployment of it will say. */
+/** The commit of a head; null if it cannot be read, for a reason that its deployment will report. */
 const readCommit = async ({ builder }: JudgeParts, source: GitSource, signal: AbortSignal): Promise<Commit | null> => {
   try {
     return await builder.fetch(source, signal)

@@ -1,8 +1,9 @@
 /**
- * Merges the packs of repositories on this server into one each, without what nothing needs any longer: each push adds a
- * pack, and what a branch has left would count for ever. Promises that no push waits for it but at its very end, that
- * nothing is lost which a branch, a tag, a release to go back to or a deployment needs, and that one repository is
- * worked on for a bounded time. When the process dies: a pack that nobody reads is left, and the next turn comes.
+ * Merges the packs of repositories on this server into one each, without objects that are no longer needed: each push
+ * adds a pack, and objects that left a branch would count forever. Promises that pushes wait for it only at its very
+ * end, that nothing is lost which a branch, a tag, a release for a rollback or a deployment needs, and that one
+ * repository is worked on for a bounded time. When the process dies: an unused pack is left, and the next turn
+ * follows.
  */
 import { internalUrlOf, isCommitId } from '../../../builds/git/names.ts'
 import type { Repositories } from '../../../builds/pushed/repositories.ts'
@@ -43,7 +44,7 @@ interface Due {
   organizationId: string
 }
 
-/** With many packs; or with half of its room used, and something new. */
+/** With many packs; or with half of its room used, and new objects. */
 const claimSql = `
   with size as (
     select repository_id as id, count(*) as packs, sum(bytes) as bytes, max(created_at) as newest
@@ -64,7 +65,9 @@ const neededSql = `
     where s.service_id = $1
   union select requested ->> 'commitId' from deployment_service where service_id = $1 and finished_at is null`
 
-/** Objects that everything else hangs on. Of those that may be missing, an application once had them elsewhere. */
+/**
+ * Objects that all others depend on. Those that may be missing are of applications that once had another repository.
+ */
 const readNeeded = async (db: Queryable, id: string): Promise<{ needed: string[]; perhaps: string[] }> => {
   const refs = await readRefs(db, id)
   const rows = await db.query<{ id: string | null }>(neededSql, [id])
@@ -87,7 +90,7 @@ const merge = async (
   packs: readonly KeptPack[],
   signal: AbortSignal,
 ): Promise<void> => {
-  // After the packs: what is pushed in between is in a pack that stays.
+  // Read after the packs: objects pushed in between are in a pack that is kept.
   const { needed, perhaps } = await readNeeded(database, id)
   const intake = await repositories.intake({ organizationId, branch: 'main', url: internalUrlOf(id) }, signal)
   const packId = newId()

@@ -1,8 +1,8 @@
 /**
- * Pushes to the repositories that applications have on this server itself (`slipway:internal`). Promises that a push is
- * accepted and its deployment requested in one transaction, under the lease of the repository; that what was accepted is
- * in the database; and that a newer push replaces one whose deployment still waits. A process that dies before leaves a
- * pack that nobody reads, and a lease that runs out; one that dies after leaves a deployment, which goes on.
+ * Pushes to the repositories that applications have on this server itself (`slipway:internal`). Promises that a push
+ * is accepted and its deployment requested in one transaction, under the lease of the repository; that accepted
+ * objects are in the database; and that a newer push replaces one whose deployment still waits. A process that dies
+ * before leaves an unused pack, and a lease that runs out; one that dies after leaves a deployment, which continues.
  */
 import type { Commit } from '../../../builds/builder.ts'
 import { internalUrl } from '../../../builds/git/names.ts'
@@ -58,7 +58,7 @@ const claim = async (
   return row ?? null
 }
 
-/** Whether the last deployment that was asked for this commit of a service has ended without bringing it. */
+/** Whether the last requested deployment of this commit for a service has ended without deploying it. */
 const hasFailed = async (db: Queryable, serviceId: string, commitId: string): Promise<boolean> => {
   const [last] = await db.query<{ failed: boolean }>(
     `select finished_at is not null and (right(state, 6) = '_ERROR' or state = 'CANCELED') as failed
@@ -70,7 +70,7 @@ const hasFailed = async (db: Queryable, serviceId: string, commitId: string): Pr
 }
 
 export interface OwnRef extends KeptRef {
-  /** Where those who push see it; null: nowhere. */
+  /** The commit that pushing clients see; null: none. */
   shownId: string | null
 }
 
@@ -91,7 +91,7 @@ export interface OwnPush {
   /** `to` null deletes. */
   refs: readonly { name: string; to: Omit<KeptRef, 'name'> | null }[]
   pack: { id: string; name: string; bytes: number } | null
-  /** The commit that the deployed branch moves to, and why it is not deployed; null if the branch stays. */
+  /** The commit that the deployed branch moves to, and why it is not deployed; null if the branch is not moved. */
   head: { commitId: string; reason: string | null } | null
   pusher: string
   by: Pusher
@@ -99,7 +99,7 @@ export interface OwnPush {
 
 export type Accepted = AcceptedDeployment | null
 
-/** Many more than are there while somebody merges them (own-packs.ts). */
+/** Many more than exist while merging works (own-packs.ts). */
 const mostPacks = 2000
 
 const unmerged = () =>
@@ -137,7 +137,7 @@ const accept = (
     return made
   })
 
-/** Why a commit that was pushed is not deployed; null: it is. `from` is the commit that the branch pointed to. */
+/** Why a pushed commit is not deployed; null: it is. `from` is the former commit of the branch. */
 const judge = async (
   parts: Pick<DeploymentParts, 'kinds'>,
   application: OwnApplication,
@@ -159,12 +159,14 @@ const judge = async (
 
 /** Pushes to repositories on this server. */
 export interface OwnPushes {
-  /** Null for what is no application, or has its repository elsewhere. */
+  /** Null for an id that is not an application's, or whose repository is elsewhere. */
   find(id: string): Promise<OwnApplication | null>
   refs(application: OwnApplication): Promise<OwnRef[]>
-  /** For one push at a time, on whichever server; null while another one is under way, or if the application is gone. */
+  /**
+   * For one push at a time, on whichever server; null while another one is in progress, or if the application is gone.
+   */
   claim(application: OwnApplication): Promise<Leased | null>
-  /** False: the lease is lost. */
+  /** False: the lease was lost. */
   renew(lease: Leased): Promise<boolean>
   release(lease: Leased): Promise<void>
   judge(

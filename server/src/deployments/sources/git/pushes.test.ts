@@ -1,4 +1,4 @@
-/** Looks at repositories on several servers and by processes that die, on the engine's world of tests. */
+/** Polls of repositories on several servers and by processes that die, in the engine's test world. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { testDatabase } from '../../../../test/support/database.ts'
@@ -37,7 +37,7 @@ const newScene = async (services = 1) => {
   return { world, ids, id: ids[0]! }
 }
 
-/** What a git host tells: the repository is looked at, whatever commit that names. */
+/** A delivery of a git host: the repository is polled, whichever commit the delivery names. */
 const tell = async ({ database }: World, commitId: string | null): Promise<void> => {
   await database.query(
     `insert into push_hint (repository_id, branch, commit_id, pusher) select id, 'main', $1, 'p' from watched_repository`,
@@ -46,7 +46,7 @@ const tell = async ({ database }: World, commitId: string | null): Promise<void>
   await database.query(`select pg_notify('slipway_push', '')`)
 }
 
-/** How often each commit was asked for, by service. */
+/** How often each commit was requested, by service. */
 const requestsFor = async ({ database }: World, commitId: string): Promise<number[]> =>
   (
     await database.query<{ count: number }>(
@@ -55,7 +55,7 @@ const requestsFor = async ({ database }: World, commitId: string): Promise<numbe
     )
   ).map(({ count }) => count)
 
-/** One server's looks alone, over its own power; nothing is deployed. */
+/** Only the polls of one server, with its own power; nothing is deployed. */
 const startLooks = async (world: World, power: Partial<Power> = {}) => {
   const { engine, power: its } = createTestEngine(world, power)
   const { engine: calm } = createTestEngine(world)
@@ -65,7 +65,7 @@ const startLooks = async (world: World, power: Partial<Power> = {}) => {
   return { looks, power: its }
 }
 
-test('two servers that are told of the same pushes deploy each of them once', async () => {
+test('two servers that get the same deliveries deploy each push once', async () => {
   const { world, ids } = await newScene(12)
   const servers = [await startLooks(world), await startLooks(world)]
   await until(async () => (await seenOf(world, ids.at(-1)!)) === 'c1', { what: 'the first look' })
@@ -101,7 +101,7 @@ for (const lateCut of [false, true])
       // As when its lease has run out.
       await world.database.query(`update watched_repository set lease_until = '-infinity'`)
       const next = await startLooks(world)
-      // A statement that was under way at the death may take the lease once more, which then runs out by itself.
+      // A statement in progress at the death may take the lease once more, which then runs out by itself.
       await until(async () => (await seenOf(world, id)) === world.head && (await hints()) === 0, {
         what: `the push after death at call ${calls}`,
         timeoutMs: 60_000,
@@ -113,7 +113,7 @@ for (const lateCut of [false, true])
     assert.ok(deaths > 8, String(deaths))
   })
 
-test('a host that tells before it shows is asked again, and one that tells of nothing is not asked for ever', async () => {
+test('a host that notifies before a commit is visible is asked again, and one without a new commit is not asked forever', async () => {
   const { world, id } = await newScene()
   const { looks } = await startLooks(world)
   await until(async () => (await seenOf(world, id)) === 'c1', { what: 'the first look' })
@@ -164,7 +164,7 @@ test('one organization has a few looks at once, and is asked less often the more
   assert.ok(row!.first > 70 && row!.last < 100, JSON.stringify(row))
 })
 
-/** A git host that only takes what it is told. */
+/** A git host that accepts every report. */
 const newHost = () => {
   const told: string[] = []
   const outbound = standIn<Outbound>({
@@ -178,7 +178,7 @@ const newHost = () => {
 }
 
 for (const lateCut of [false, true])
-  test(`a git host is told of a commit though a process dies at any call ${lateCut ? 'after' : 'before'} it happens`, async () => {
+  test(`a git host gets the status of a commit though a process dies at any call ${lateCut ? 'after' : 'before'} it happens`, async () => {
     const { world, id } = await newScene()
     const { database, ids } = world
     const token = newId()

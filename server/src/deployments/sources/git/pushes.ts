@@ -1,9 +1,9 @@
 /**
- * Deploys services when their repositories have new commits. A repository is looked at when a git host has told of a
- * push, soon after a service begins to follow it, and every so often (SLIPWAY_GIT_POLL_SECONDS). Promises that a head is
- * judged once, by whichever server; that only what the repository itself says is deployed; and that no organization has
- * more than a few looks at once, and one a second at most.
- * When the process dies: the lease of the repository ends, and the next look finds what this one would have found.
+ * Deploys services when their repositories have new commits. A repository is polled after a delivery from its git
+ * host, soon after a service begins to follow it, and periodically (SLIPWAY_GIT_POLL_SECONDS). Promises that a head is
+ * judged once, by whichever server; that only the content of the repository itself is deployed; and that no
+ * organization has more than a few polls at once, and one a second at most. When the process dies: the lease of the
+ * repository ends, and the next poll finds the same.
  */
 import type { GitSource } from '../../../builds/builder.ts'
 import type { DeploymentError } from '../../../lib/errors.ts'
@@ -44,7 +44,7 @@ const readHeads = async (
   return { source, heads: await parts.builder.heads(source, branches, signal) }
 }
 
-/** A first look takes what it finds as seen, unless a git host has told of a push to the branch. */
+/** A first poll only stores the head, unless a git host has reported a push to the branch. */
 const hasNews = ({ branch, seen }: Follower, head: string | undefined, hints: readonly Hint[]): head is string => {
   if (head === undefined || head === seen) return false
   return seen !== null || hints.some((hint) => hint.branch === branch)
@@ -70,7 +70,7 @@ const findNews = async (
   return news
 }
 
-/** A hint is answered by news of its branch, or by the commit that it named. */
+/** A hint is answered by a new head of its branch, or by the commit that it named. */
 const isAnswered = ({ branch, commitId }: Hint, heads: Heads, news: readonly News[]): boolean =>
   commitId === null || heads.get(branch) === commitId || news.some(({ follower }) => follower.branch === branch)
 

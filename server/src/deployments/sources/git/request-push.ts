@@ -1,6 +1,6 @@
 /**
- * Deploys what was pushed: one deployment of each environment, in one transaction with the note that the head was
- * judged, under the lease of the repository: once, whatever dies, and however many servers look. A deployment of an
+ * Deploys pushed commits: one deployment for each environment, in one transaction with the note that the head was
+ * judged, under the lease of the repository: once, whatever dies, and however many servers poll. A deployment of an
  * earlier push that still waits is canceled, and its services are deployed with the newer commit.
  */
 import { ApiError } from '../../../lib/errors.ts'
@@ -18,10 +18,10 @@ import { type Judged, lockFollowers, noteSeen, type Watched, watchedRepositories
 
 export type Asking = Pick<Deployments, 'request' | 'cancel'>
 
-/** Of deployments that a push has caused. */
+/** The origin of deployments caused by a push. */
 export const pushOrigin = 'GIT'
 
-/** Names of pushers are whatever a git host says: they must not look like those of our own users. */
+/** Names of pushers are untrusted texts of a git host: they must not look like those of our own users. */
 const triggeredBy = (pusher: string, how = 'git push'): string => (pusher === '' ? how : `${pusher} (${how})`)
 
 export const judged = (
@@ -38,7 +38,7 @@ export const judged = (
 })
 
 /**
- * Deployments of earlier pushes that wait and deploy nothing but these services; locked, so that none of them begins.
+ * Waiting deployments of earlier pushes that deploy nothing but these services; locked, so that none of them begins.
  */
 const lockWaiting = async (tx: Queryable, environmentId: string, known: ReadonlySet<string>) => {
   const locked = await tx.query<{ id: string }>(
@@ -54,7 +54,7 @@ const lockWaiting = async (tx: Queryable, environmentId: string, known: Readonly
   return rows.filter(({ services }) => services.every((id) => known.has(id)))
 }
 
-/** Cancels what this push replaces; returns the requests that are to be made instead, with the wanted ones. */
+/** Cancels deployments that this push replaces; returns the requests to be made instead, with the wanted ones. */
 const supersede = async (
   tx: Queryable,
   asking: Asking,
@@ -73,9 +73,9 @@ const supersede = async (
   return [...all.values()]
 }
 
-/** Who is behind a push; nobody of ours, if a git host told of it. */
+/** The author of a push; not a user of ours if a git host reported it. */
 export type Pusher = Pick<Audit, 'actorType' | 'actorId' | 'userAgent' | 'requestId'> & {
-  /** In which way, if not by git. */
+  /** How it was pushed, if not by git. */
   how?: string
 }
 
@@ -102,8 +102,8 @@ const audit = async (
 }
 
 /**
- * Requests one deployment of what was pushed to the services of one environment, which the caller has locked; in place
- * of those of earlier pushes that wait.
+ * Requests one deployment for the pushed services of one environment, which the caller has locked; it replaces waiting
+ * ones of earlier pushes.
  */
 export const requestPushed = async (
   tx: Queryable,
@@ -129,7 +129,7 @@ interface PushRequest {
   parts: Pick<DeploymentParts, 'database'>
   asking: Asking
   watched: Watched
-  /** What the present heads ask of each service that follows the repository, pushed just now or before. */
+  /** The request of the present head for each service that follows the repository, pushed just now or before. */
   current: ReadonlyMap<string, ServiceRequest>
 }
 
@@ -152,7 +152,7 @@ const deploy = ({ parts, asking, watched, current }: PushRequest, news: readonly
     await noteStatuses(tx, watched, told)
   })
 
-/** Notes what is not deployed. Something that is only not possible now keeps its push for the next look. */
+/** Notes why nothing is deployed. A push that is only impossible now is kept for the next poll. */
 const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outcome'], reason: string | null) =>
   holdLease(parts.database, watchedRepositories.leases, watched, async (tx) => {
     const still = await lockFollowers(tx, watched, [news.follower])
@@ -169,7 +169,7 @@ const note = ({ parts, watched }: PushRequest, news: News, outcome: Judged['outc
 
 /**
  * Deploys the services of one environment together; if the request is refused, each by itself, so that one that cannot
- * be deployed holds up no other. True: something is to be tried again.
+ * be deployed blocks no other. True: something must be retried.
  */
 const deployEach = async (request: PushRequest, news: readonly News[]): Promise<boolean> => {
   try {
@@ -188,7 +188,7 @@ const deployEach = async (request: PushRequest, news: readonly News[]): Promise<
   return isUnfinished
 }
 
-/** Acts on the news of a look. True: something is to be tried again soon. */
+/** Acts on the new heads of a poll. True: something must be retried soon. */
 export const actOn = async (request: PushRequest, news: readonly News[]): Promise<boolean> => {
   let isUnfinished = false
   for (const each of news) if (each.wanted === null) await note(request, each, 'SKIPPED', each.reason)

@@ -1,4 +1,4 @@
-/** What the look at a repository reads and writes: who follows it, what git hosts said, and when the next look is due. */
+/** Reads and writes of polling a repository: its followers, hints of git hosts, and when the next poll is due. */
 import type { Kind } from '../../../kinds.ts'
 import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
@@ -6,7 +6,7 @@ import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
 import { failurePauseSql, watchedTable } from '../looks.ts'
 
-/** A repository that this worker may look at as long as its fence is valid. */
+/** A repository that this worker may poll as long as its fence is valid. */
 export interface Watched extends Leased {
   organizationId: string
   url: string
@@ -36,7 +36,7 @@ export interface Follower {
   environmentName: string
   projectId: string
   isStopped: boolean
-  /** The commit that runs; null without. */
+  /** The running commit; null without. */
   deployed: string | null
 }
 
@@ -66,7 +66,7 @@ export const readHints = (db: Queryable, { id }: Leased): Promise<Hint[]> =>
     [id],
   )
 
-/** What became of a new head. */
+/** The result for a new head. */
 export interface Judged {
   commit_id: string
   at: string
@@ -75,7 +75,9 @@ export interface Judged {
   deployment_request_id: string | null
 }
 
-/** Those of these services that still follow as they were read, and are not being deleted; locked. */
+/**
+ * Those of these services whose following has not changed since it was read, and that are not being deleted; locked.
+ */
 export const lockFollowers = async (
   tx: Queryable,
   { id }: Leased,
@@ -92,7 +94,7 @@ export const lockFollowers = async (
   return new Set(rows.map((row) => row.id))
 }
 
-/** Remembers the head that was judged; `judged` null: there was nothing to judge. */
+/** Stores the judged head; `judged` null: there was nothing to judge. */
 export const noteSeen = async (
   tx: Queryable,
   serviceIds: readonly string[],
@@ -105,13 +107,13 @@ export const noteSeen = async (
   )
 }
 
-/** How often a hint that found nothing leads to another look: a host may tell before it shows. */
+/** How often a hint without a new head leads to another poll: a host may notify before the commit is visible. */
 const hintPausesSeconds = [5, 20, 60, 300, 1800]
 const heardDays = 7
-/** Of repositories whose host tells of pushes. */
+/** For repositories whose host sends deliveries. */
 const heardPollSeconds = 600
 
-// One look a second of each organization at most, however many repositories it has.
+// At most one poll a second for each organization, however many repositories it has.
 const pollSql = `make_interval(secs => (0.9 + 0.2 * random()) * greatest($4::float8,
   (select count(*) from watched_repository o where o.organization_id = w.organization_id),
   case when coalesce($5::timestamptz, w.heard_at) > clock_timestamp() - interval '${heardDays} days' and not $6
@@ -128,19 +130,19 @@ const finishSql = `update watched_repository w set worker = null, lease_until = 
   where w.id = $1 and w.fence = $2`
 
 interface Looked {
-  /** Services that were looked at for the first time, with the heads of their branches, '' without one. */
+  /** Services that were polled for the first time, with the heads of their branches, '' without one. */
   first: readonly { id: string; branch: string; head: string }[]
   error: DeploymentError | null
-  /** Hints that are answered, and those that are to be looked into again. */
+  /** Answered hints, and those that must be polled again. */
   answered: readonly Hint[]
   open: readonly Hint[]
-  /** A push was found of which nobody had told. */
+  /** A push was found without a delivery. */
   wasUntold: boolean
-  /** Something is to be tried again soon. */
+  /** Something must be retried soon. */
   isUnfinished: boolean
 }
 
-/** What was there when a service began to follow its branch was not pushed for it. */
+/** Commits that existed when a service began to follow its branch were not pushed for it. */
 const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']): Promise<void> => {
   const column = (name: 'id' | 'branch' | 'head'): unknown[] => first.map((each) => each[name])
   if (first.length > 0)
@@ -151,7 +153,7 @@ const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']):
     )
 }
 
-/** Ends a look: when the next one is due, and what is left of the hints. */
+/** Ends a poll: when the next one is due, and the remaining hints. */
 export const finishLook = (database: Database, watched: Watched, pollSeconds: number, looked: Looked): Promise<void> =>
   holdLease(database, watchedRepositories.leases, watched, async (tx) => {
     const { error, answered, open } = looked
@@ -174,7 +176,7 @@ export const finishLook = (database: Database, watched: Watched, pollSeconds: nu
     ])
   })
 
-/** Watches again what is followed and was forgotten at the moment in which somebody began to follow it. */
+/** Restores the rows of repositories that were deleted at the moment in which a service began to follow them. */
 export const watchForgotten = async (db: Queryable): Promise<void> => {
   await db.query(
     `insert into watched_repository (id, organization_id, url, path, git_token_id)

@@ -1,8 +1,9 @@
 /**
- * Deploys containers and jobs with `auto_deploy` when the tag of their image moves: its registry is asked for the digest
- * when it has told of a push, and every so often (SLIPWAY_IMAGE_POLL_SECONDS). Promises that a digest is deployed once, by whichever server, that what a
- * tag was when a service began to follow it is not news, and that no organization has more than a few looks at once.
- * When the process dies: the lease of the image ends, and the next look finds what this one would have found.
+ * Deploys containers and jobs with `auto_deploy` when the tag of their image moves: its registry is polled for the
+ * digest after a delivery from it, and periodically (SLIPWAY_IMAGE_POLL_SECONDS). Promises that a digest is deployed
+ * once, by whichever server, that the digest at the moment when a service began to follow a tag is not a change, and
+ * that no organization has more than a few polls at once. When the process dies: the lease of the image ends, and the
+ * next poll finds the same.
  */
 import { joinTag } from '../../../lib/docker/image-name.ts'
 import { ApiError, DeploymentError } from '../../../lib/errors.ts'
@@ -38,7 +39,7 @@ type Asking = Pick<Deployments, 'request'>
 const unknown = () =>
   new DeploymentError('image_unreachable', 'The registry did not say what the tag of the image is now.')
 
-/** The image by its digest, as its registry says now. */
+/** The image with the digest that its registry returns now. */
 const readImage = async (
   parts: DeploymentParts,
   { organizationId, registryId, name, tag }: WatchedImage,
@@ -62,7 +63,7 @@ const audit = async (tx: Queryable, watched: WatchedImage, follower: ImageFollow
   })
 }
 
-/** Deploys the followers of one environment and remembers what for, at once. */
+/** Deploys the followers of one environment and stores the digest, in one transaction. */
 const deploy = (
   { database }: DeploymentParts,
   asking: Asking,
@@ -87,7 +88,7 @@ const deploy = (
     await audit(tx, watched, wanted[0], deploymentId)
   })
 
-/** True: it is to be tried again soon. What is refused for good is over. */
+/** True: it must be retried soon. A final refusal is not retried. */
 const deployOrNote = async (
   parts: DeploymentParts,
   asking: Asking,

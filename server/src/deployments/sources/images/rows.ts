@@ -1,4 +1,4 @@
-/** What the look at an image's tag reads and writes: who follows it, what it was last, and when the next look is due. */
+/** Reads and writes of polling an image's tag: its followers, its last digest, and when the next poll is due. */
 import type { Kind } from '../../../kinds.ts'
 import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
@@ -6,13 +6,13 @@ import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
 import { finishLookSql, watchedTable } from '../looks.ts'
 
-/** An image that this worker may look at as long as its fence is valid. */
+/** An image that this worker may poll as long as its fence is valid. */
 export interface WatchedImage extends Leased {
   organizationId: string
   registryId: string | null
   name: string
   tag: string
-  /** Grows whenever its registry has told of a push. */
+  /** Grows with every delivery of its registry. */
   asked: string
 }
 
@@ -33,7 +33,7 @@ export interface ImageFollower {
   projectId: string
   clusterId: string
   isStopped: boolean
-  /** The image that runs, by digest; null without. */
+  /** The running image, by digest; null without. */
   deployed: string | null
 }
 
@@ -47,7 +47,9 @@ export const readImageFollowers = (db: Queryable, { id }: Leased): Promise<Image
     [id],
   )
 
-/** Those of these services that still follow as they were read, and are not being deleted; locked. */
+/**
+ * Those of these services whose following has not changed since it was read, and that are not being deleted; locked.
+ */
 export const lockImageFollowers = async (
   tx: Queryable,
   { id }: Leased,
@@ -66,7 +68,7 @@ export const noteImageSeen = async (tx: Queryable, serviceIds: readonly string[]
   await tx.query('update followed_image set seen = $2 where service_id = any($1)', [serviceIds, seen])
 }
 
-/** Ends a look: `isUnfinished` when something is to be tried again soon. */
+/** Ends a poll: `isUnfinished` if something must be retried soon. */
 export const finishImageLook = (
   database: Database,
   watched: WatchedImage,
@@ -85,7 +87,7 @@ export const finishImageLook = (
     ])
   })
 
-/** Watches again what is followed and was forgotten at the moment in which somebody began to follow it. */
+/** Restores the rows of images that were deleted at the moment in which a service began to follow them. */
 export const watchForgottenImages = async (db: Queryable): Promise<void> => {
   await db.query(
     `insert into watched_image (id, organization_id, registry_id, name, tag)
