@@ -1,4 +1,4 @@
-/** Services that are apps of an Argo CD, as a runtime with the ability `apps` is given them and tells of them. */
+/** Services that are apps of an Argo CD: their form for a runtime with the ability `apps`, and its reports. */
 import type { Secret } from '../lib/secret.ts'
 
 /** An app of the cluster's Argo CD. */
@@ -7,19 +7,19 @@ export interface AppSettings {
   repository: string
   /** Folder of the repository, without a slash at either end; empty: the repository itself. */
   path: string
-  /** Where its owner takes the Argo CD to be. */
+  /** The namespace of the Argo CD, as configured by the app's owner. */
   argoNamespace: string
 }
 
-/** What a runtime with the ability makes in place of instances; `readyTimeoutMs` is how long it may take. */
+/** The app that a runtime with the ability makes in place of instances; `readyTimeoutMs` is how long it may take. */
 export interface AppToRun extends AppSettings {
   content: Secret<AppContent>
 }
 
 export interface AppContent {
-  /** Id of a commit that the owner may read, as this server has found out itself. */
+  /** Id of a commit that the owner may read, verified by this server. */
   commit: string
-  /** By which Argo CD reads the repository; null: by nothing. */
+  /** The login with which Argo CD reads the repository; null: none. */
   login: { username: string; password: string } | null
 }
 
@@ -29,18 +29,18 @@ export interface Told {
   message: string | null
 }
 
-/** One object that an app has made. */
+/** One object of an app. */
 export interface AppObject {
   kind: string
   name: string
   namespace: string
-  /** JSON of what was applied, and of what there is; empty where that cannot be read. */
+  /** JSON of the applied object, and of the present one; empty if it cannot be read. */
   target: string
   live: string
 }
 
 export interface AppObjects {
-  /** Id of the commit that it is at; null if the app does not say. */
+  /** Id of its present commit; null if the app does not say. */
   commit: string | null
   objects: AppObject[]
 }

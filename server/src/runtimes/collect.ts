@@ -1,4 +1,4 @@
-/** Collecting what an execution left: never more of it than was asked for, and never longer than it may take. */
+/** Collects the outputs of an execution: never more than was requested, and never longer than allowed. */
 import { buffer } from 'node:stream/consumers'
 import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../lib/errors.ts'
@@ -49,7 +49,7 @@ const collectOne = async (
   }
 }
 
-/** Texts first: what takes longer, or fails, keeps none of them. Streams only of a program that ended well. */
+/** Texts first: a slow or failed stream must not prevent them. Streams only from a program that succeeded. */
 export const collectOutputs = async (
   outputs: readonly TaskOutput[],
   isGood: boolean,

@@ -1,7 +1,7 @@
 /**
  * Marks that a control plane leaves on an engine or cluster, by which it recognizes its own line: a generation of its
- * database, counted up. They hold nobody's data. What several clusters of one installation have on one engine is kept
- * apart by `scope`, the key of the cluster.
+ * database, counted up. They contain no user data. Marks of several clusters of one installation on one engine are
+ * separated by `scope`, the key of the cluster.
  */
 import { createHash } from 'node:crypto'
 
@@ -10,14 +10,14 @@ export interface Mark {
   generation: number
   /** Random: two databases that counted to the same number differ in it. */
   nonce: string
-  /** Of which control plane: the same over its restarts. */
+  /** The control plane that wrote it: the same over its restarts. */
   writer: string
 }
 
 export interface Marks {
   /** Those of this installation and cluster, the newest first. */
   list(scope: string, signal: AbortSignal): Promise<Mark[]>
-  /** Makes one unless its generation has one: resolves to the one that is there then. */
+  /** Creates one unless its generation has one: resolves to the existing one then. */
   put(scope: string, mark: Mark, signal: AbortSignal): Promise<Mark>
   /** Succeeds if there is none. */
   remove(scope: string, mark: Mark, signal: AbortSignal): Promise<void>
@@ -32,7 +32,7 @@ export const scopeMark = (ownerId: string, scope: string): string =>
 export const markName = (ownerId: string, scope: string, generation: number): string =>
   `slipway-generation-${scopeMark(ownerId, scope)}-${generation}`
 
-/** What an engine says of a mark, in its own words; null for what is none. */
+/** A mark in an engine's words; null for an invalid one. */
 export const readMark = (generation: unknown, nonce: unknown, writer: unknown): Mark | null =>
   typeof generation === 'string' && /^\d{1,15}$/.test(generation) && typeof nonce === 'string' && nonce !== ''
     ? { generation: Number(generation), nonce, writer: typeof writer === 'string' ? writer : '' }

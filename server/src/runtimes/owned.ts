@@ -1,19 +1,22 @@
-/** What an engine or cluster has with our labels, as it says: ids may be of services that nobody knows any more. */
+/**
+ * The objects with our labels on an engine or cluster, as it reports them: ids may be of services that no longer exist
+ * anywhere else.
+ */
 import type { Instance, ServiceKey } from './runtime.ts'
 
 export interface OwnedVolume extends ServiceKey {
   id: string
-  /** As its labels say; absent where they do not. */
+  /** From its labels; absent if they are missing. */
   organizationId?: string
   /** RFC 3339. */
   createdAt?: string
-  /** What it may hold at most, in GB; absent where nothing limits it. */
+  /** Its maximum size in GB; absent without a limit. */
   sizeGb?: number
 }
 
 export interface Owned {
   instances: Instance[]
-  /** Those that have a network or namespace. */
+  /** Environments that have a network or namespace. */
   environments: string[]
   volumes: OwnedVolume[]
 }

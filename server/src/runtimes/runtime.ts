@@ -1,6 +1,6 @@
 /**
- * Where services run. A runtime is given the state that a service is to have and makes it true; every call is idempotent
- * and may be repeated after a crash at any instant. It knows ids and labels, never the product's kinds or database.
+ * Where services run. A runtime gets the desired state of a service and makes it true; every call is idempotent and
+ * may be repeated after a crash at any instant. It knows ids and labels, never the product's kinds or database.
  */
 import type { DeploymentError } from '../lib/errors.ts'
 import type { Secret } from '../lib/secret.ts'
@@ -30,14 +30,14 @@ export interface WorkloadPort {
   internalPort: number
   protocol: PortProtocol
   publiclyAccessible: boolean
-  /** Of a public TCP or UDP port: the one of the cluster's ingress. What is opened is said by an `Exposure`. */
+  /** For a public TCP or UDP port: that of the cluster's ingress. An `Exposure` says which ports are opened. */
   externalPort?: number
-  /** Of a public HTTP or gRPC port: the prefix that it is at, and what the program sees in its place. */
+  /** For a public HTTP or gRPC port: its path prefix, and the path that the program gets in its place. */
   publicPath?: string
   publicPathRewrite?: string
 }
 
-/** Exactly one way to ask; times in seconds. */
+/** Exactly one kind of check; times in seconds. */
 export interface Probe {
   check:
     | { kind: 'http'; port: number; path: string; scheme: 'HTTP' | 'HTTPS' }
@@ -53,26 +53,26 @@ export interface Probe {
 }
 
 /**
- * What a probe has where nobody chose: it says how long a version may take to become ready, and the pace of what runs. A
- * version that starts is not kept waiting for it.
+ * The default pace of a probe: it says how long a version may take to become ready, and how often running instances
+ * are checked. A version that starts is not kept waiting for it.
  */
 export const usualPace = { initialDelaySeconds: 30, periodSeconds: 10 }
 
 /** How the number of a service's instances follows its use. */
 export interface Scaling {
-  /** 0 or more. With 0 it sleeps while nobody asks for it, if it can be woken. */
+  /** 0 or more. With 0 it sleeps without requests, if it can be woken. */
   min: number
   /** 1 or more. */
   max: number
-  /** What its instances use of their processor limit, on average, when there are as many as there should be: 1–1000. */
+  /** Target use of its instances' processor limit, on average: 1–1000. */
   cpuPercent: number
-  /** The same of its memory limit, where the cluster scales by itself: the larger number counts. */
+  /** The same for its memory limit, if the cluster scales by itself: the larger resulting number counts. */
   memoryPercent?: number
-  /** With 0 instances its hosts hold requests until it runs. */
+  /** With 0 instances its hosts park requests until it runs. */
   sleeps: boolean
 }
 
-/** Whether nothing of a version runs until somebody asks for it. */
+/** Whether a version has no instance until a request wakes it. */
 export const isAsleep = ({ instances, scaling }: Pick<Workload, 'instances' | 'scaling'>): boolean =>
   instances === 0 && scaling?.sleeps === true
 
@@ -80,13 +80,16 @@ export const isAsleep = ({ instances, scaling }: Pick<Workload, 'instances' | 's
 export interface ChartSettings {
   /** Until its workloads are ready: 1–86,400. */
   waitSeconds: number
-  /** It may make objects that are not of the environment's namespace. */
+  /** It may make objects outside the environment's namespace. */
   allowClusterWide: boolean
 }
 
-/** What a runtime with the ability installs in place of instances. */
+/** The chart that a runtime with the ability installs in place of instances. */
 export interface ChartToRun extends ChartSettings {
-  /** The archive with all its dependencies, and values files, the last of which counts most: secret, for variables are in them. */
+  /**
+   * The archive with all its dependencies, and values files, the last of which takes precedence: secret, because they
+   * contain variables.
+   */
   content: Secret<ChartContent>
 }
 
@@ -106,19 +109,19 @@ export interface Workload extends Placement {
   revision: string
   /** DNS names of the service on its environment's network. */
   aliases: string[]
-  /** Image reference or id that the engine holds or can pull. */
+  /** Reference or id of an image that the engine has or can pull. */
   image: string
   entrypoint: string[] | null
   arguments: string[] | null
-  /** Environment, secrets included: opened only to be handed to the engine's API. */
+  /** Environment, secrets included: decrypted only to be passed to the engine's API. */
   env: Secret<Record<string, string>>
   /** Files to write before the start; content is as secret as `env`. */
   files: Secret<{ path: string; content: string }[]>
   cpuMillicores: number
   memoryMb: number
-  /** How many instances run side by side, 0 or more; of one that scales, how many now. */
+  /** How many instances run at once, 0 or more; for one that scales, the present number. */
   instances: number
-  /** How many there are follows its use; absent: always as many. */
+  /** How their number follows their use; absent: it never changes. */
   scaling?: Scaling
   ports: WorkloadPort[]
   volumes: { id: string; mountPath: string; sizeGb: number }[]
@@ -126,33 +129,36 @@ export interface Workload extends Placement {
   liveness: Probe | null
   /** How long the instances of a new revision may take until ready, in milliseconds. */
   readyTimeoutMs: number
-  /** Time between SIGTERM and SIGKILL, in milliseconds; what is run before SIGTERM takes its time from it. */
+  /** Time between SIGTERM and SIGKILL, in milliseconds; the command before SIGTERM is part of it. */
   stopGraceMs: number
-  /** Nothing but its volumes and the folders of its outputs can be written to. */
+  /** Only its volumes and the folders of its outputs can be written to. */
   readOnlyRoot?: boolean
   /** The running version ends before a new one starts. */
   recreate?: boolean
-  /** Its readiness is asked as often as that is cheap until it is ready, and not afterwards: nobody chose a pace. */
+  /** Its readiness is checked as often as is cheap until it is ready, and not afterwards: no pace was configured. */
   eagerReadiness?: boolean
-  /** Run in an instance after each start of it; one that does not end with code 0 fails the start. */
+  /** Run in an instance after each of its starts; a code other than 0 fails the start. */
   postStart?: string[]
-  /** Run in an instance before SIGTERM, whatever it ends with. */
+  /** Run in an instance before SIGTERM, with any result. */
   preStop?: string[]
-  /** For its image where nothing runs as root: the number of the user that it runs as, and variables that it needs then. */
+  /** For its image where nothing runs as root: the number of its user, and variables that it needs then. */
   withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
-  /** Words of its owners for people and tools that look at the engine: never believed by us. */
+  /** The owners' labels for people and tools that read the engine: never trusted by us. */
   labels?: Record<string, string>
-  /** It is what this chart makes; image, instances and what belongs to them say nothing then. */
+  /** It is made by this chart; then image, instances and their fields are ignored. */
   chart?: ChartToRun
-  /** It is this app, with one instance that stands for it; the image says nothing then. */
+  /** It is this app, with one instance for the whole app; then the image is ignored. */
   app?: AppToRun
-  /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
+  /** Its settings for the treatment of requests that differ from the defaults, by name. */
   ingress?: Readonly<Record<string, unknown>>
-  /** Text kept with what runs and with volumes, for `records` to read: no configuration, another one changes nothing. */
+  /**
+   * Text stored with instances and volumes, for `records` to read: not part of the configuration, so a change has no
+   * effect.
+   */
   record?: string
 }
 
-/** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
+/** How long the instances of a new revision may take until they have passed their probe often enough. */
 export const readyWithinMs = ({
   readyTimeoutMs,
   readiness,
@@ -166,7 +172,7 @@ export type InstanceState = 'created' | 'starting' | 'running' | 'restarting' | 
 
 const down: ReadonlySet<InstanceState> = new Set(['missing', 'exited', 'created'])
 
-/** Whether an instance has to be started or replaced; the engine looks after what only crashed. */
+/** Whether an instance has to be started or replaced; the engine restarts those that only crashed. */
 export const isDown = (of: Pick<Instance, 'state' | 'trouble'>): boolean => down.has(of.state) || !!of.trouble?.needsNew
 
 export interface LastExit {
@@ -192,30 +198,30 @@ export interface Instance {
   oomKilled: boolean
   /** How often it ended and was started again. */
   restarts: number
-  /** How it ended the last time, as far as the engine has told; absent if it did not. */
+  /** Its last end, as far as the engine has reported it; absent if it did not end. */
   lastExit?: LastExit
   /** RFC 3339, null before the first start. */
   startedAt: string | null
-  /** Ports that it is to listen on. */
+  /** Ports that it should listen on. */
   ports: readonly number[]
-  /** It was ready, and says no now: it gets no requests. */
+  /** It was ready, and no longer is: it gets no requests. */
   unready?: boolean
   trouble?: Trouble
-  /** The machine of its cluster that it is on, where that has several. */
+  /** Its machine, if its cluster has several. */
   machine?: string
-  /** Of a task's execution, which only `owned` tells: the task's id. */
+  /** For a task's execution, which only `owned` lists: the task's id. */
   taskId?: string
-  /** It stands for what another controller runs: what that says of it. */
+  /** The report of another controller, if the instance represents its work. */
   told?: Told
 }
 
-/** What one running instance uses now, and what it may; a limit is null where it has none. */
+/** The present usage of one running instance, and its limits; null without one. */
 export interface Usage {
   cpuMillicores: number
   cpuLimitMillicores: number | null
-  /** Without what the kernel would give up for others, such as cached files. */
+  /** Without memory that the kernel can reclaim, such as cached files. */
   memoryMb: number
-  /** Of that, what belongs to its processes alone. */
+  /** The part of it that belongs only to its processes. */
   memoryRssMb: number
   memoryLimitMb: number | null
 }
@@ -224,12 +230,12 @@ export interface RuntimeEvent {
   serviceId: string
   revision: string
   instanceId: string
-  /** `unready` and `ready`: whether it gets requests, after it was ready once. */
+  /** `unready` and `ready`: whether it gets requests, after it was ready before. */
   kind: 'started' | 'died' | 'oom' | 'removed' | 'unready' | 'ready'
 }
 
 export interface LogLine {
-  /** RFC 3339 with nanoseconds where the engine has them. */
+  /** RFC 3339, with nanoseconds if the engine has them. */
   at: string
   text: string
   stream: 'stdout' | 'stderr'
@@ -248,31 +254,37 @@ export interface LogOptions {
   signal?: AbortSignal
 }
 
-/** Takes the bytes of one file and resolves when they are safe. After a crash it is handed the same file again. */
+/** Takes the bytes of one file and resolves when they are safe. After a crash it gets the same file again. */
 export type OutputPlace = (bytes: AsyncIterable<Uint8Array>, signal: AbortSignal) => Promise<void>
 
-/** A file that is wanted of an execution. */
+/** A file to collect from an execution. */
 export interface TaskOutput {
-  /** Absolute. Its folder, unless that is the top, is made before the start for whoever the program runs as to write to. */
+  /**
+   * Absolute. Its folder, unless that is the root, is created before the start so that the program's user can write to
+   * it.
+   */
   path: string
   maxBytes: number
-  /** Where its bytes go once the program has ended with code 0, within that time; absent: it is a small text. */
+  /** Where its bytes are sent once the program has ended with code 0, within that time; absent: it is a small text. */
   stream?: { to: OutputPlace; deadlineMs: number }
-  /** Another place for the output before it: a runtime that reads one file of an execution leaves it out. */
+  /** Another path for the preceding output: a runtime that reads only one file of an execution leaves it out. */
   isAlternative?: boolean
 }
 
-/** What became of each output, by its path: its text, or how much was handed over, or why not. What was not written is left out. */
+/**
+ * The result for each output, by its path: its text, or the number of bytes passed on, or an error. Missing files are
+ * left out.
+ */
 export type TaskOutputs = Readonly<Record<string, { text: string } | { bytes: number } | { error: DeploymentError }>>
 
-/** How an execution ended, and what it left. */
+/** How an execution ended, and its outputs. */
 export interface TaskEnd {
   exitCode: number
   oomKilled: boolean
-  /** It took longer than it may and was stopped. */
+  /** It exceeded its time limit and was stopped. */
   timedOut: boolean
   outputs: TaskOutputs
-  /** Of a program that could not be started: why, as a whole sentence; absent where that is not known. */
+  /** For a program that could not be started: why, as a whole sentence; absent if unknown. */
   notStarted?: string
 }
 
@@ -281,18 +293,18 @@ export interface Task {
   organizationId: string
   environmentId: string
   serviceId: string
-  /** Unique per execution: the same id again joins or reads the execution that already is. */
+  /** Unique per execution: the same id again joins or reads the existing execution. */
   taskId: string
   image: string
   entrypoint: string[] | null
   arguments: string[] | null
   env: Secret<Record<string, string>>
   /**
-   * As of a workload. Where one is too large to be handed over whole, the program finds it in parts, which are the files of
+   * As for a workload. If one is too large to be passed whole, the program finds it in parts, which are the files of
    * the folder `<path>.parts` in the order of their names.
    */
   files: Workload['files']
-  /** Those of its service that it sees. */
+  /** Those of its service that it mounts. */
   volumes: Workload['volumes']
   outputs: readonly TaskOutput[]
   cpuMillicores: number
@@ -300,40 +312,40 @@ export interface Task {
   timeoutMs: number
   /** How long its program may take to end when its time is over, in milliseconds. Default 10,000. */
   stopGraceMs?: number
-  /** As of a workload. */
+  /** As for a workload. */
   readOnlyRoot?: boolean
-  /** As of a workload. */
+  /** As for a workload. */
   withoutRoot?: Workload['withoutRoot']
-  /** As of a workload. */
+  /** As for a workload. */
   machineLabels?: Workload['machineLabels']
-  /** As of a workload. */
+  /** As for a workload. */
   labels?: Workload['labels']
-  /** Of several attempts with one id: a later one takes the place of an earlier one. Default 1. */
+  /** The number of the attempt with this id: a later one replaces an earlier one. Default 1. */
   attempt?: number
 }
 
-/** Of a program that must not begin twice, even when its execution is lost. */
+/** For a program that must not begin twice, even when its execution is lost. */
 export interface Once {
-  /** It was marked before: an execution that is not there any more is not begun again. */
+  /** It was marked before: a missing execution is not begun again. */
   marked: boolean
-  /** Kept before the program can begin; called again while it has not begun. */
+  /** Stored before the program can begin; called again while it has not begun. */
   mark(): Promise<void>
 }
 
-/** One sentence a user may read, in the order things happen; `warning`: it says what keeps the service from being ready. */
+/** One sentence for users, in the order of events; `warning`: why the service is not ready. */
 export type Progress = (text: string, level?: 'warning') => void
 
-/** What the machines of a cluster have, as its engine says. */
+/** The resources of a cluster's machines, as its engine reports them. */
 export interface Capacity {
   /** All processors together: 1000 is one. */
   cpuMillicores: number
   memoryMb: number
   architecture: 'AMD64' | 'ARM64'
-  /** A new volume takes no more than its size; else sizes are only counted. */
+  /** A new volume is limited to its size; else sizes are only counted. */
   limitsVolumes: boolean
 }
 
-/** What not every runtime has: a service that needs it is refused. */
+/** Abilities that not every runtime has: a service that needs a missing one is refused. */
 export const abilities = [
   'volumes',
   'tcp-ports',
@@ -348,153 +360,162 @@ export const abilities = [
 ] as const
 export type Ability = (typeof abilities)[number]
 
-/** Of an engine with our router: everything but what only a Kubernetes cluster does. */
+/** For an engine with our router: everything except what only a Kubernetes cluster does. */
 export const engineAbilities: ReadonlySet<Ability> = new Set(
   abilities.filter((each) => each !== 'charts' && each !== 'apps'),
 )
 
-/** What a chart would make otherwise than what is there, by name alone: values may be secret. */
+/** An object that a chart would change, by name alone: values may be secret. */
 export interface ChartChange {
   /** `Deployment shop` */
   name: string
   change: 'added' | 'removed' | 'changed'
 }
 
-/** `exposure` is asked when it is published: names may come and go while a version starts. */
+/** `exposure` is called when it is published: names may be added and removed while a version starts. */
 export interface Running {
   state: 'running'
   workload: Workload
   exposure(): Promise<Exposure>
-  /** Without instances: it was to be woken and could not be started, which its hosts say. */
+  /** Without instances: it could not be woken, which its hosts answer. */
   failed?: boolean
 }
 
-/** What a service is to be. */
+/** The desired state of a service. */
 export type Desired =
   | Running
-  /** Nothing of it runs; its volumes stay, and its hosts say that it is stopped. */
+  /** No instance runs; its volumes are kept, and its hosts answer that it is stopped. */
   | { state: 'stopped'; exposure(): Promise<Exposure>; graceMs: number }
-  /** Nothing of it is left, its volumes included. */
+  /** Nothing of it is left, not even its volumes. */
   | { state: 'absent'; graceMs: number }
 
 export type RolloutStep = 'stop-first' | 'start' | 'ready' | 'switch' | 'drain' | 'retire'
 
-/** The way to a desired state as people are shown it: whoever asked for it writes down its steps. */
+/** The steps to a desired state as users see them: the caller stores them. */
 export interface Rollout {
   /**
-   * Does one part of the way, within its deadline: again where something is away for a moment. An abort only shortens
-   * `drain` once the new version serves, and does not touch `retire` then.
+   * Performs one step, within its deadline: retried after transient failures. An abort only shortens `drain` once the
+   * new version serves, and does not affect `retire` then.
    */
   step(name: RolloutStep, deadlineMs: number, work: (signal: AbortSignal) => Promise<void>): Promise<void>
-  /** One sentence a user may read. A warning is also what the status says until the step ends. */
+  /** One sentence for users. The status shows a warning too, until the step ends. */
   report(name: RolloutStep, text: string, level?: 'warning'): void
-  /** The moment between: requests go to the new version, the old one has not ended. A failure of it is one of `switch`. */
+  /**
+   * The moment in between: requests go to the new version, the old one has not ended. A failure counts as one of
+   * `switch`.
+   */
   serving(): Promise<void>
 }
 
-/** What there is of a service once it is as desired. */
+/** The result for a service in its desired state. */
 export interface Converged {
-  /** Of the desired revision. */
+  /** The instances of the desired revision. */
   instances: readonly Instance[]
-  /** What cannot be published, in sentences. */
+  /** Parts that cannot be published, in sentences. */
   refused: readonly string[]
 }
 
 export interface Runtime {
   readonly abilities: ReadonlySet<Ability>
-  /** The cluster itself lets the number of instances follow their use; `resize` is not asked for it. */
+  /** The cluster itself adjusts the number of instances to their use; `resize` is never called. */
   readonly scalesItself: boolean
   /**
-   * The cluster's own controllers replace instances. Each of a new version gets requests as soon as it is ready, and not
-   * all of them at the switch; to go back from there is another such replacement. What is to end without a rollout is on
-   * its way to that when a call resolves.
+   * The cluster's own controllers replace instances. Each of a new version gets requests as soon as it is ready, and
+   * not all of them at the switch; going back is another such replacement. Instances that end without a rollout are
+   * ending when a call resolves.
    */
   readonly rollsItself: boolean
-  /** A volume that is there gets the larger size that is asked for it; a smaller one leaves it as it is. */
+  /** An existing volume gets a larger requested size; a smaller one leaves it unchanged. */
   readonly growsVolumes: boolean
   readonly ingress: Ingress
   readonly images: Images
   readonly marks: Marks
   /** Rejects unless the engine answers within 3 s. */
   ping(): Promise<void>
-  /** What there is for services, as the engine says now. */
+  /** The present resources for services, as the engine reports them. */
   capacity(): Promise<Capacity>
   /**
-   * How much each of these volumes takes at most, in GB, whatever it was last asked to: null without a limit. Those that
-   * were not made yet are left out.
+   * The limit of each of these volumes, in GB, whatever was requested last: null without a limit. Those that do not
+   * exist yet are left out.
    */
   volumeSizes(ids: readonly string[]): Promise<ReadonlyMap<string, number | null>>
   /** Whether the running version of such a service ends before a new one starts. */
   stopsFirst(workload: Pick<Workload, 'volumes' | 'recreate'>): boolean
   /**
-   * Makes a service as desired from whatever there is of it, and ends what does not belong to that.
+   * Brings a service into the desired state from any other, and ends everything that does not belong to it.
    *
-   * With a rollout, a new version is started beside the old one (unless `stopsFirst`) and waited for until every
-   * instance is ready, by our own probe from outside (with no probe configured: any HTTP answer on an HTTP port, an
-   * accepted connection on a TCP port, or staying up). Then requests go to it, `serving` is called, and the old version
-   * ends when it has answered what it was asked. Until then a failure leaves the old one serving, unless it had to
-   * stop, and what is left of the new one goes with the next `converge` to what was desired before. Rejects with a
+   * With a rollout, a new version is started in parallel to the old one (unless `stopsFirst`) and waited for until
+   * every instance is ready, by our own probe from outside (with no probe configured: any HTTP answer on an HTTP port,
+   * an accepted connection on a TCP port, or staying up). Then requests go to it, `serving` is called, and the old
+   * version ends after its last answer. Until then a failure leaves the old one serving, unless it had to stop, and
+   * the rest of the new one is removed by the next `converge` to the former desired state. Rejects with a
    * `DeploymentError` that names the cause; `lines` are the last log lines of a version that is not ready:
    * `crash_loop`, `out_of_memory`, `not_ready`; or `port_unavailable`.
    *
-   * Without one, the version is that which serves already: what is missing starts, nobody waits until it is ready, and
-   * what cannot be published is told in the answer.
+   * Without one, the version is the one that serves already: missing instances are started without waiting for them,
+   * and parts that cannot be published are in the result.
    */
   converge(service: ServiceKey, desired: Desired, rollout: Rollout | null, signal: AbortSignal): Promise<Converged>
   /**
-   * Makes the version that serves have as many instances as its workload says; none of the others is restarted. Those
-   * that are added get requests when all are ready. Those that are too many, the last ones, get no more, and end when
-   * they have answered. `serving` is called before requests are led otherwise; if it rejects, they are not. Rejects as a
-   * rollout that is not ready does: what was added stays then, without requests, until a call for fewer.
+   * Changes the number of instances of the version that serves to that of its workload; none of the others is
+   * restarted. Added ones get requests when all are ready. Surplus ones, the last ones, get no more requests, and end
+   * after their last answer. `serving` is called before routes change; if it rejects, they do not. Rejects like a
+   * rollout that is not ready: added instances are kept then, without requests, until a call for fewer.
    */
   resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
-  /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
+  /** The changes of a chart; only with the ability `charts`. Rejects as `converge` does for a chart that it refuses. */
   planChart?(desired: Running, signal: AbortSignal): Promise<ChartChange[]>
-  /** Why an app cannot be deployed now, in a sentence; null if it can. With the ability `apps` alone. Answers within 3 s. */
+  /**
+   * Why an app cannot be deployed now, in a sentence; null if it can. Only with the ability `apps`. Answers within 3
+   * s.
+   */
   appRefusal?(app: AppSettings): Promise<string | null>
-  /** What an app has made, as it is now; null without one. With the ability `apps` alone. */
+  /** The present objects of an app; null without one. Only with the ability `apps`. */
   readApp?(service: ServiceKey, signal: AbortSignal): Promise<AppObjects | null>
-  /** Removes what the environment itself has (its network), once no instance is left in it. */
+  /** Removes the environment's own objects (its network), once no instance is left in it. */
   removeEnvironment(environmentId: string, signal: AbortSignal): Promise<void>
   /** The instances of these services, or of all: one call to the engine however many they are. */
   observe(services?: readonly ServiceKey[]): Promise<Instance[]>
   /**
-   * What these instances use now, by their ids; those that do not run are left out. Readers at once share the questions
-   * to the engine, and nothing is asked while nobody reads.
+   * The present usage of these instances, by their ids; those that do not run are left out. Concurrent readers share
+   * the calls to the engine, and nothing is called without readers.
    */
   usage(instances: readonly Instance[], signal: AbortSignal): Promise<ReadonlyMap<string, Usage>>
-  /** Why it can say nothing of what instances use, as a sentence; null while it can. Absent where it always can. */
+  /** Why usage of instances is not available, as a sentence; null while it is. Absent if it always is. */
   usageProblem?(signal: AbortSignal): Promise<string | null>
-  /** What happens to our instances, until aborted; ends with an error when the engine goes away. */
+  /** Events of our instances, until aborted; ends with an error when the engine disconnects. */
   watch(signal: AbortSignal): AsyncIterable<RuntimeEvent>
   /**
    * Restarts the instances whose liveness probe fails, and keeps requests from those whose readiness probe fails after
-   * they were ready, until aborted; rejects when the engine goes away. One caller at a time: two would restart an
+   * they were ready, until aborted; rejects when the engine disconnects. One caller at a time: two would restart an
    * instance twice.
    */
   keepAlive(signal: AbortSignal): Promise<void>
   /** Lines of a service's present instances, all revisions, merged by time when `tail`, `since` or `until` is given. */
   logs(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
   /**
-   * Runs a task to its end and collects its outputs. Its execution stays until `endTask`, so that whoever asks with the
-   * same id goes on with it or gets the same end again. An abort only ends the wait. Past its time it is stopped as by
-   * `stopTask`. Rejects with `task_gone` for an execution that was lost before its outputs were collected, or that may
-   * have begun once and is lost (`once`); and as the place of an output rejects.
+   * Runs a task to its end and collects its outputs. Its execution is kept until `endTask`, so that another call with
+   * the same id continues it or gets the same result again. An abort only ends the wait. Past its time it is stopped
+   * as by `stopTask`. Rejects with `task_gone` for an execution that was lost before its outputs were collected, or
+   * that may have begun once and is lost (`once`); and with the error of an output's place.
    */
   run(task: Task, onLine: (line: string) => void, signal: AbortSignal, once?: Once): Promise<TaskEnd>
   /**
-   * Ends the program of an execution, asked first and forced after `graceMs`, and collects the texts that it left. Null
-   * when there is no execution.
+   * Ends the program of an execution, asked first and forced after `graceMs`, and collects its text outputs. Null if
+   * there is no execution.
    */
   stopTask(task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal): Promise<TaskOutputs | null>
-  /** Ends and removes an execution that nobody waits for any more; succeeds when there is none. */
+  /** Ends and removes an abandoned execution; succeeds if there is none. */
   endTask(task: TaskKey, signal: AbortSignal): Promise<void>
   /**
-   * Everything that carries our label and this data directory's owner mark, so that reconcile can sweep. All of it or
-   * nothing: rejects when any part of the answer is missing.
+   * Everything with our label and this data directory's owner mark, so that reconcile can sweep. Completely or not at
+   * all: rejects if any part of the answer is missing.
    */
   owned(): Promise<Owned>
-  /** The texts (`Workload.record`) that instances and volumes of each of these services were made with, without repeats. */
+  /**
+   * The texts (`Workload.record`) with which instances and volumes of each of these services were created, without
+   * repeats.
+   */
   records(services: readonly ServiceKey[]): Promise<ReadonlyMap<string, readonly string[]>>
   close(): Promise<void>
 }

@@ -1,7 +1,7 @@
-/** What is wrong with an instance that runs. */
+/** A problem of a running instance. */
 export interface Trouble {
   /** Whole sentences, for the service's status. */
   message: string
-  /** Only a new instance in its place helps. */
+  /** Only replacing the instance helps. */
   needsNew: boolean
 }

@@ -1,12 +1,11 @@
 /**
- * Rollouts for runtimes that start and end single instances, with the router that leads requests to them: a new version
- * starts beside the old one, requests are switched to it at once, and the old one ends when it has answered.
+ * Rollouts for runtimes that start and end single instances, with the router in front of them: a new version starts in
+ * parallel to the old one, requests are switched to it at once, and the old one ends after its last answer.
  *
- * Promises: requests are led to one version that is ready or to none, at every instant; the pointer of whoever deploys
- * is moved after the requests, never before.
- * Refuses to know: what an instance is, and how it is reached from elsewhere.
- * When the process dies: nothing is lost. The instances and the table of the router say how far it came, and the next
- * `converge` goes on from there.
+ * Promises: requests are routed to one version that is ready or to none, at every instant; the deployment's pointer to
+ * the current version is moved after the requests, never before. Does not know: what an instance is, and how it is
+ * reached from elsewhere. When the process dies: nothing is lost. The instances and the table of the router show the
+ * progress, and the next `converge` resumes from there.
  */
 import { apiRouteId, type Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
@@ -23,7 +22,7 @@ export interface BlueGreenParts {
   router: Pick<Router, 'setService' | 'routes' | 'drain' | 'url' | 'address'>
 }
 
-/** Where nothing is published: for what only ends what is there. */
+/** Where nothing is published: for a runtime that only ends existing instances. */
 export const noRouter: BlueGreenParts['router'] = {
   setService: async () => {},
   routes: async () => [],
@@ -70,7 +69,10 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
   }
 }
 
-/** What such a runtime answers of a `Runtime`; and `follow`, for when other instances of a service are ready than before. */
+/**
+ * The methods of a `Runtime` that such a runtime gets here; and `follow`, for when other instances of a service are
+ * ready than before.
+ */
 export const createBlueGreen = (
   parts: BlueGreenParts,
 ): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {

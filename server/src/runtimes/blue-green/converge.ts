@@ -1,4 +1,4 @@
-/** From what there is of a service to what it is to be, in order. See `Runtime.converge`. */
+/** From the present state of a service to the desired one, in order. See `Runtime.converge`. */
 
 import { routeWhatCan } from '../../router/routes.ts'
 import {
@@ -29,10 +29,10 @@ export const stopsFirst = ({ volumes, recreate }: Pick<Workload, 'volumes' | 're
 
 const nothing: Converged = { instances: [], refused: [] }
 
-/** What its hosts say while nothing of it runs yet. */
+/** The answer of its hosts while none of its instances runs yet. */
 const restOf = ({ scaling }: Workload): 'asleep' | 'starting' => (scaling?.sleeps === true ? 'asleep' : 'starting')
 
-/** For when nobody watches: each step is done, once. */
+/** For calls without a rollout: each step is done, once. */
 export const unwatched = (signal: AbortSignal): Rollout => ({
   step: (_name, _deadlineMs, work) => work(signal),
   report: () => {},
@@ -42,7 +42,7 @@ export const unwatched = (signal: AbortSignal): Rollout => ({
 export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBook): Runtime['converge'] => {
   const { lead, tellLed, drain } = createTraffic(router)
 
-  /** Starts the new version where it may start, and says to wait where nothing of the service runs. */
+  /** Starts the new version where it may start, and shows `starting` if no instance of the service runs. */
   const startNew = async ({ workload, exposure }: Running, rollout: Rollout): Promise<PlacedInstance[]> => {
     const { serviceId, revision, stopGraceMs } = workload
     let seen: PlacedInstance[] | undefined
@@ -92,7 +92,7 @@ export const createConverge = ({ instances, router }: BlueGreenParts, led: LedBo
     return { instances: current, refused: [] }
   }
 
-  /** The version that serves already: what is missing of it starts; the engine looks after what only crashed. */
+  /** The version that serves already: missing instances are started; the engine restarts those that only crashed. */
   const restore = async ({ workload, exposure }: Running, signal: AbortSignal): Promise<Converged> => {
     const { serviceId, revision, stopGraceMs } = workload
     const seen = await instances.see([workload])

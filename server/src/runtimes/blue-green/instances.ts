@@ -1,21 +1,21 @@
 /**
- * What a runtime that starts and ends single instances can do with them. Each call is idempotent and may be repeated
- * after a crash at any instant; which of them come when, and where requests go, is converge.ts's.
+ * The operations of a runtime that starts and ends single instances. Each call is idempotent and may be repeated after
+ * a crash at any instant; converge.ts decides their order, and where requests go.
  */
 import type { Instance, Progress, ServiceKey, Workload } from '../runtime.ts'
 
 export interface PlacedInstance extends Instance {
   /**
-   * Where this machine reaches each port: internal port → address. Where a program listens on one port over TCP and
-   * UDP both, both are reached at the one address.
+   * Where this machine reaches each port: internal port → address. A port that a program listens on over TCP and UDP
+   * has one address for both.
    */
   endpoints: Record<number, { host: string; port: number }>
 }
 
 export interface Instances {
   /**
-   * Makes the instances of this revision exist and be started, beside those of other revisions. Does not wait for
-   * them to be ready. Rejects with a `DeploymentError` that names the cause.
+   * Creates and starts the instances of this revision, in parallel to those of other revisions. Does not wait for them
+   * to be ready. Rejects with a `DeploymentError` that names the cause.
    */
   apply(workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]>
   /** Waits until every instance of this revision is ready; see `Runtime.converge`. */
@@ -25,7 +25,7 @@ export interface Instances {
    * then SIGKILL after `graceMs`. Volumes stay.
    */
   retire(service: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
-  /** Ends and removes those of this revision that are more than `instances`, the last ones, as `retire` does. */
+  /** Ends and removes the surplus instances of this revision above `instances`, the last ones, as `retire` does. */
   shrink(workload: Workload, signal: AbortSignal): Promise<void>
   /** Removes everything of a service, its volumes included. */
   remove(service: ServiceKey, signal: AbortSignal): Promise<void>

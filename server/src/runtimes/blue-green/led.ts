@@ -1,6 +1,6 @@
 /**
- * What requests of each service were led to last, so that an instance that is not ready is left out at once, whatever a
- * deployment works on meanwhile. In memory: what is not known here waits for the next look of whoever reconciles.
+ * The last publication of each service, so that an instance that is not ready is left out at once, whatever a
+ * deployment works on meanwhile. In memory: services unknown here wait for the reconciler's next check.
  */
 
 import { type AnyRoute, isStreamRoute, type Router } from '../../router/router.ts'
@@ -16,7 +16,7 @@ export interface LedParts {
 }
 
 export interface LedBook {
-  /** Before the router is told; null: what it is told next is somebody else's matter. */
+  /** Call it before the router is updated; null: the next routes are set by other code. */
   note(serviceId: string, led: Publication | null): void
   /** The instances that are ready have changed. */
   follow(service: ServiceKey): Promise<void>
@@ -25,7 +25,7 @@ export interface LedBook {
 const nameOf = (route: AnyRoute): string =>
   isStreamRoute(route) ? `${route.protocol} ${route.port}` : `${route.host}${route.path ?? ''}`
 
-/** Whether routes are those of this version, but for which of its instances get requests. */
+/** Whether routes are those of this version, apart from which of its instances get requests. */
 const isSameVersion = (routes: readonly AnyRoute[], all: readonly AnyRoute[]): boolean =>
   routes.length === all.length &&
   routes.every((route) => {
@@ -41,7 +41,7 @@ const asReady = (instance: PlacedInstance): PlacedInstance => ({ ...instance, un
 export const createLedBook = ({ instances, router }: LedParts): LedBook => {
   const book = new Map<string, Publication>()
   return {
-    // A new object each time: it tells whether anything was led elsewhere while we looked.
+    // A new object each time: it shows whether the publication changed during a check.
     note(serviceId, led) {
       if (led === null || led.revision === null || led.rest !== undefined) book.delete(serviceId)
       else book.set(serviceId, { ...led })
@@ -54,7 +54,7 @@ export const createLedBook = ({ instances, router }: LedParts): LedBook => {
       const present = routes.filter((route) => route.serviceId === serviceId)
       const wanted = routesOf(noted, seen)
       if (areEqual(present, wanted)) return
-      // What another server has led elsewhere is its own matter.
+      // Routes that another server has set since are left alone.
       const whole = routesOf(noted, seen.map(asReady))
       if (book.get(serviceId) === noted && isSameVersion(present, whole)) await router.setService(serviceId, wanted)
     },

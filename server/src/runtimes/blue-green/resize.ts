@@ -1,4 +1,4 @@
-/** Another number of instances of the version that serves. See `Runtime.resize`. */
+/** Changes the number of instances of the version that serves. See `Runtime.resize`. */
 import { routeWhatCan } from '../../router/routes.ts'
 import { isDown, type Runtime } from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'

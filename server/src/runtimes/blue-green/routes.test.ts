@@ -39,7 +39,7 @@ test('each name and port leads to the port it names on every instance; the ports
   assert.ok(!areEqual(both, routes))
 })
 
-test('ports that cannot be had are left out and told; any other error goes on', async () => {
+test('unavailable ports are left out and returned; any other error is thrown', async () => {
   const routes = routesFor({ serviceId }, exposure, 'up', [instance])
   let routed: AnyRoute[] = []
   const setService: Router['setService'] = async (_, all) => {

@@ -1,4 +1,4 @@
-/** From what is to be published and the instances that answer to what the router is told. Pure. */
+/** From a publication and the instances that answer to the routes for the router. Pure. */
 import type { AnyRoute, Target } from '../../router/router.ts'
 import type { Exposure, Publication } from '../ingress.ts'
 import { isAsleep, type Workload } from '../runtime.ts'
@@ -8,8 +8,8 @@ const targetsAt = (instances: readonly PlacedInstance[], port: number): Target[]
   instances.flatMap(({ unready, endpoints }) => (unready === true ? [] : (endpoints[port] ?? [])))
 
 /**
- * Each leads to the port it names on every instance that has it and is ready. Where none is, nobody answers: a service
- * that says of itself that it cannot is not asked. The ports of a stopped service are closed.
+ * Each route has the ports of all instances that are ready. Without any, requests are not answered: an instance that
+ * reports itself as not ready gets none. The ports of a stopped service are closed.
  */
 export const routesFor = (
   { serviceId, organizationId }: Pick<Publication['service'], 'serviceId' | 'organizationId'>,
@@ -17,7 +17,7 @@ export const routesFor = (
   state: AnyRoute['state'],
   instances: readonly PlacedInstance[],
 ): AnyRoute[] => {
-  // What is stopped takes nothing of the router.
+  // A stopped service takes no share of the router.
   const owner = organizationId === undefined || state === 'stopped' ? { serviceId } : { serviceId, organizationId }
   const atHosts = hosts.map(({ internalPort, ...place }) => ({
     ...place,
@@ -36,7 +36,7 @@ export const routesFor = (
   return [...atHosts, ...atPorts]
 }
 
-/** What the router is told of a service as it is published. */
+/** The routes of a published service. */
 export const routesOf = (
   { service, revision, exposure, instances, rest }: Publication,
   seen: readonly PlacedInstance[],
@@ -47,7 +47,7 @@ export const routesOf = (
   return routesFor(service, exposure, 'up', led)
 }
 
-/** A version that is there is published so. */
+/** The publication of a version that runs. */
 export const publicationOf = (workload: Workload, exposure: Exposure, failed = false): Publication => ({
   service: workload,
   revision: workload.revision,
@@ -56,6 +56,6 @@ export const publicationOf = (workload: Workload, exposure: Exposure, failed = f
   rest: isAsleep(workload) ? (failed ? 'failed' : 'asleep') : undefined,
 })
 
-/** Every address that requests may be under way to. */
+/** Every address that requests may be in progress to. */
 export const targetsOf = (instances: readonly PlacedInstance[]): Target[] =>
   instances.flatMap((instance) => Object.values(instance.endpoints))

@@ -1,4 +1,4 @@
-/** What a rollout asks of the router, in the words that a deployment's readers see. */
+/** A rollout's calls of the router, with messages for the deployment's readers. */
 import { DeploymentError } from '../../lib/errors.ts'
 import { type AnyRoute, isStreamRoute, PortUnavailable, type Router } from '../../router/router.ts'
 import type { Rollout } from '../runtime.ts'
@@ -8,7 +8,7 @@ import { targetsOf } from './routes.ts'
 export const drainTimeoutMs = 30_000
 
 export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url' | 'address'>) => ({
-  /** Leads it there at once; when a port cannot be had, nothing changes. */
+  /** Routes requests at once; if a port is not available, nothing changes. */
   async lead(serviceId: string, routes: AnyRoute[]): Promise<void> {
     await router.setService(serviceId, routes).catch((error: unknown) => {
       if (!(error instanceof PortUnavailable)) throw error
@@ -16,7 +16,7 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
       throw new DeploymentError('port_unavailable', sentence, { cause: error })
     })
   },
-  /** One line for each address that leads to the new version now. */
+  /** One line for each address that is routed to the new version now. */
   tellLed(routes: readonly AnyRoute[], { report }: Rollout): void {
     for (const route of routes)
       report(
@@ -26,7 +26,7 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
           : `Requests to ${router.url(route.host)}${route.path ?? ''} now go to the new version.`,
       )
   },
-  /** Waits for what is under way to instances that end next. */
+  /** Waits for requests in progress to instances that end next. */
   async drain(ending: readonly PlacedInstance[], { report }: Rollout, signal: AbortSignal): Promise<void> {
     if (ending.length === 0) return
     const { remaining } = await router.drain(targetsOf(ending), drainTimeoutMs, signal)

@@ -107,7 +107,7 @@ describe('containers on the real engine', () => {
     assert.equal((await inspect(instance!.id)).HostConfig.NanoCpus, NCPU * 1e9)
   })
 
-  test('a service that needs more memory than its limit is told so, with the limit', async () => {
+  test('the error of a service that needs more memory than its limit says so, with the limit', async () => {
     const workload = createWorkload(shell('echo filling; tail /dev/zero'), { memoryMb: 16, ...noPorts })
     await runtime.instances.apply(workload, ignore, signal())
     const error = await deploymentError(runtime.instances.ready(workload, ignore, signal()))
@@ -221,7 +221,7 @@ describe('containers on the real engine', () => {
     assert.ok(politeMs < 1000, `took ${politeMs} ms`)
   })
 
-  test('an image that is not there is named; nothing is pulled for a name without a registry', async () => {
+  test('a missing image is named; nothing is pulled for a name without a registry', async () => {
     for (const missing of ['no-such-image:1', 'sha256:'.padEnd(71, '0'), 'localhost:1/no/such:1']) {
       const work = runtime.instances.apply(createWorkload({ ...httpd, image: missing }), ignore, signal())
       const error = await deploymentError(work)
@@ -247,14 +247,14 @@ describe('containers on the real engine', () => {
     silent.close()
   })
 
-  test('a command that is not there is told as the reason', async () => {
+  test('a missing command is reported as the reason', async () => {
     const program = { image, entrypoint: ['/no/such/program'], arguments: null }
     const error = await deploymentError(start(runtime, createWorkload(program)))
     assert.match(`${error.code} ${error.message}`, /crash_loop.*the command was not found/)
     assert.match(error.lines.join(), /no.such.program/)
   })
 
-  test('probes: what is asked decides, and the last finding is told', async () => {
+  test('probes: their configuration decides, and the last finding is reported', async () => {
     const short = { readyTimeoutMs: 800 }
     const tcp: Workload['ports'] = [{ internalPort: 9000, protocol: 'TCP', publiclyAccessible: false }]
     const http = { kind: 'http', port: 8080, scheme: 'HTTP' } as const
@@ -327,7 +327,7 @@ describe('containers on the real engine', () => {
     }
   })
 
-  test('long lines, bytes that are no text, and the last of many lines arrive whole and in order', async () => {
+  test('long lines, bytes that are not text, and the last of many lines arrive whole and in order', async () => {
     const many = 60_000
     const script = `head -c 50000 /dev/zero | tr "\\0" x; echo; printf "\\377\\n"; seq 1 ${many}; echo last; exec httpd -f -p 8080`
     const workload = createWorkload(shell(script), { cpuMillicores: 2000 })

@@ -1,4 +1,4 @@
-/** What the engine says about our containers, in our own types. */
+/** The engine's data about our containers, in our own types. */
 
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -47,12 +47,12 @@ export interface ContainerDetail {
 }
 
 export interface Containers {
-  /** One call. `labelled` narrows by further labels; tasks are left out unless asked for. */
+  /** One call. `labelled` filters by further labels; tasks are left out unless requested. */
   list(labelled?: Record<string, string>, options?: { tasks?: boolean; signal?: AbortSignal }): Promise<ContainerRow[]>
   /** The instances of these rows; only those that do not run cost a call each. */
   describe(rows: ContainerRow[]): Promise<Instance[]>
   inspect(id: string, signal?: AbortSignal): Promise<ContainerDetail>
-  /** What the row says by itself, and where the instance is reached. */
+  /** The instance as far as the row itself describes it, with its address. */
   instanceOf(row: NamedRow): Instance
 }
 
@@ -73,8 +73,8 @@ const states: Record<string, InstanceState> = {
 }
 
 /**
- * Made before instances had addresses of their own, or where they cannot be reached at these: published. An engine
- * elsewhere is believed only the ports that we would give: all else could lead the router to somebody else.
+ * For instances without an address of their own, or one that cannot be reached: published ports. From an engine on
+ * another machine only ports that we would choose are accepted: others could route requests to another service.
  */
 const endpointsOf = (text: string | undefined, elsewhere: string | undefined): Instance['endpoints'] => {
   const place = parsePlace(text)
@@ -91,7 +91,7 @@ const portsOf = (text: string | undefined): readonly number[] => {
   return 'address' in place ? place.ports : Object.keys(place.hostPorts).map(Number)
 }
 
-/** '' where it is not said, or where the engine publishes its ports. */
+/** '' if it is unknown, or if the engine publishes its ports. */
 const networkIdOf = ({ Labels, NetworkSettings }: ContainerRow): string =>
   'address' in parsePlace(Labels[labels.ports])
     ? (NetworkSettings?.Networks?.[networkName(Labels[labels.environment] ?? '')]?.NetworkID ?? '')
@@ -120,7 +120,7 @@ export const toInstance = (row: NamedRow, elsewhere?: string): Instance => {
     oomKilled: false,
     restarts: 0,
     startedAt: null,
-    // Tasks have none; those made before every label was ours may say otherwise.
+    // Tasks have none; those made before every label was ours may have other labels.
     endpoints: taskId === undefined ? endpointsOf(labelOf(row.Labels, labels.ports), elsewhere) : {},
     ...(taskId === undefined ? {} : { taskId }),
   }
@@ -138,13 +138,15 @@ const withDetail = (instance: Instance, { State, RestartCount }: ContainerDetail
     : {}),
 })
 
-/** What the events told of its endings: more than the engine remembers of one that runs again. */
+/** With the endings seen in events: more than the engine stores about a container that runs again. */
 const withSeen = (instance: Instance, seen: Seen | undefined): Instance => {
   if (seen === undefined || seen.lastExit === null) return instance
   return { ...instance, restarts: Math.max(instance.restarts, seen.exits), lastExit: seen.lastExit }
 }
 
-/** More than an engine can run, here and elsewhere. Nothing is decided from such a list, or from a part of it. */
+/**
+ * More than an engine can run, on this machine and elsewhere. No decision is based on such a list, or on a part of it.
+ */
 const mostListed = { here: 20_000, elsewhere: 5000 }
 const describedAtOnce = 200
 
@@ -180,7 +182,7 @@ export const createContainers = ({
     }
   }
 
-  /** The list may be a moment old: what it says of a network that is lost is asked for once more. */
+  /** The list may be a moment old: a lost network is confirmed by one more call. */
   const confirmCutOff = async (row: ContainerRow, instance: Instance, isGone: boolean): Promise<Instance> => {
     const { State, NetworkSettings } = await inspect(row.Id)
     const trouble = State.Running ? cutOff({ ...row, ...(NetworkSettings && { NetworkSettings }) }, isGone) : null
@@ -193,7 +195,7 @@ export const createContainers = ({
   const describeOne = async (row: ContainerRow): Promise<Instance> => {
     const instance = instanceOf(row)
     const seen = events.seen(row.Id)
-    // The engine tells of an end before it cleans up, and lists the container as running until it has.
+    // The engine reports an end before it cleans up, and lists the container as running until then.
     if (instance.state === 'running' && seen?.down !== true && (seen?.exits ?? 0) === 0) {
       const created = new Date(row.Created * 1000).toISOString()
       const running = { ...instance, startedAt: seen?.startedAt ?? created }
@@ -207,7 +209,7 @@ export const createContainers = ({
       const trouble = detail.State.Running ? cutOff({ ...row, ...detail, Labels: row.Labels }) : null
       return trouble === null ? found : { ...found, trouble, unready: true }
     } catch (error) {
-      // One that the engine cannot tell of must not hide all others: what the list says of it will do.
+      // One that the engine cannot describe must not hide all others: the data of the list is used.
       return isEngineError(error, 404) ? { ...instance, state: 'missing' } : instance
     }
   }
@@ -223,7 +225,7 @@ export const createContainers = ({
     },
     async describe(rows) {
       let found: Instance[] = []
-      // In their order, and not all at once: each that is down costs a call.
+      // In order, and not all at once: each stopped one costs a call.
       for (let at = 0; at < rows.length; at += describedAtOnce)
         found = found.concat(await Promise.all(rows.slice(at, at + describedAtOnce).map(describeOne)))
       return found

@@ -27,7 +27,7 @@ test('what the engine refuses is a sentence without its paths, ids and our names
   }
 })
 
-test('a full disk, and what is no answer of the engine, stay what they are', () => {
+test('a full disk, and errors without an answer of the engine, stay unchanged', () => {
   for (const error of [new EngineError(500, 'no space left on device'), new Error('away')])
     assert.equal(explainRefusal(error), error)
 })

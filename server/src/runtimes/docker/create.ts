@@ -76,7 +76,7 @@ const isNetworkMissing = (error: unknown): boolean =>
 export const isNameTaken = (error: unknown): boolean =>
   isEngineError(error, 409) && /already in use/i.test(error.message)
 
-/** Of a port or of an address; or the network is another one by now. */
+/** For a port or an address; or the network has been replaced meanwhile. */
 export const isPlaceTaken = (error: unknown): boolean =>
   isEngineError(error) &&
   /port is already allocated|address already in use|failed to bind|does not belong to any of this/i.test(error.message)
@@ -100,7 +100,7 @@ const packFiles = async (
 export interface CreateContext {
   environmentId: string
   progress: Progress
-  /** Ends the wait for a missing image; a create under way is never cut, or its container would be nobody's. */
+  /** Ends the wait for a missing image; a create in progress is never aborted, or its container would be orphaned. */
   signal: AbortSignal
 }
 
@@ -108,11 +108,11 @@ export interface Creator {
   /** Id of the new container. Rejects with an `EngineError` that `isNameTaken` knows, or a `DeploymentError`. */
   create(name: string, body: ContainerBody, context: CreateContext, given: Given): Promise<string>
   /**
-   * `folders` are made for anyone in the container to write to. One with a read-only root has all of it since it was
-   * made.
+   * `folders` are created so that any user in the container can write to them. With a read-only root, everything is
+   * there since its creation.
    */
   writeFiles(id: string, files: Workload['files'], folders?: readonly string[]): Promise<void>
-  /** Starts it; what runs already is fine. Rejects with an `EngineError` that `isPlaceTaken` knows. */
+  /** Starts it; a running one is left as it is. Rejects with an `EngineError` that `isPlaceTaken` knows. */
   start(id: string, environmentId: string): Promise<void>
 }
 
@@ -192,7 +192,7 @@ export const createCreator = ({ engine, networks, images, volumes, inspect }: Cr
     return id
   }
 
-  /** What callers know how to go on from stays an error of the engine. */
+  /** Errors that callers can handle stay errors of the engine. */
   const refused = (error: unknown): unknown =>
     isNameTaken(error) || isPlaceTaken(error) ? error : explainRefusal(error)
 

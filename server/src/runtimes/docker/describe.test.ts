@@ -153,7 +153,7 @@ test('every container says every label, so that its image says none for us', () 
     assert.deepEqual(Object.keys(Labels).sort(), Object.values(labels).sort())
 })
 
-test('a place survives its label, and what is no place there is left out', () => {
+test('a place survives its label, and invalid ones in it are left out', () => {
   const cases: InstancePlace[] = [
     { hostPorts: {} },
     { hostPorts: { 80: 15000, 8080: 31999 } },

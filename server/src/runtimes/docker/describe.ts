@@ -1,4 +1,4 @@
-/** Workload + index + place → what the Engine API is told. Pure: the same input gives the same container. */
+/** Workload + index + place → the body for the Engine API. Pure: the same input gives the same container. */
 import { createHmac } from 'node:crypto'
 import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -10,7 +10,7 @@ const pidsLimit = 4096
 /** Internal port → port at which the engine publishes it. */
 export type HostPorts = Record<number, number>
 
-/** Where an instance is reached: at an address of its own, or at ports that the engine publishes for it. */
+/** Where an instance is reached: at its own address, or at ports that the engine publishes for it. */
 export type InstancePlace =
   | { address: string; ports: readonly number[] }
   /** At 127.0.0.1, or at an address of the engine's machine. */
@@ -36,10 +36,10 @@ export const labels = {
   service: 'slipway.service',
   revision: 'slipway.revision',
   index: 'slipway.index',
-  /** Where it is reached. */
+  /** Its ports and address. */
   ports: 'slipway.ports',
   config: 'slipway.config',
-  /** JSON of the liveness probe, where there is one. */
+  /** JSON of the liveness probe, if it has one. */
   liveness: 'slipway.liveness',
   /** The same of the readiness probe. */
   readiness: 'slipway.readiness',
@@ -52,7 +52,8 @@ export const labels = {
   record: 'slipway.record',
 } as const
 
-// Ids begin with the time: services made in one minute share their first eight digits, so names use the random tail.
+// Ids begin with the time: services created in one minute share their first eight digits, so names use the random
+// tail.
 const tail = (id: string): string => id.replaceAll('-', '').slice(-12)
 
 export const containerName = (serviceId: string, revision: string, index: number): string =>
@@ -60,21 +61,21 @@ export const containerName = (serviceId: string, revision: string, index: number
 
 export const taskName = (taskId: string): string => `slipway-task-${taskId}`
 /**
- * Whether a container of this name can be one of ours. The engine's own builder makes containers with the labels of the
- * image that it builds, so that labels alone are anybody's; it gives them names of its own.
+ * Whether a container of this name can be one of ours. The engine's own builder makes containers with the labels of
+ * the image that it builds, so that anyone can set labels; it gives them names of its own.
  */
 export const isOwnName = (name: string): boolean => name.startsWith('slipway-') && !name.startsWith('slipway-build-')
 
 export const networkName = (environmentId: string): string => `slipway-${environmentId}`
 export const volumeName = (volumeId: string): string => `slipway-${volumeId}`
 
-/** Of every container of ours: an image cannot say for us what we leave out. Where there is nothing to say it is ''. */
+/** For every container of ours: a label of the image must not fill in one that we leave out. An unused one is ''. */
 const noLabels: Readonly<Record<string, string>> = Object.fromEntries(Object.values(labels).map((name) => [name, '']))
 
 /** The engine sends all labels with every event. */
 const mostLabelBytes = 64 * 1024
 
-/** Labels as their owners want them, without those that somebody would take for ours or the engine's. */
+/** Labels of the owners, without those that could be taken for ours or the engine's. */
 const ownersLabels = (given: Workload['labels'] = {}): Record<string, string> => {
   const pairs = Object.entries(given).filter(([key]) => !isReservedLabel(key))
   if (JSON.stringify(pairs).length <= mostLabelBytes) return Object.fromEntries(pairs)
@@ -85,11 +86,14 @@ const ownersLabels = (given: Workload['labels'] = {}): Record<string, string> =>
 
 const jsonOf = (value: unknown): string => (value === undefined || value === null ? '' : JSON.stringify(value))
 
-/** What a container says under this name; undefined where it says nothing. */
+/** The value of a container's label; undefined if it is missing or ''. */
 export const labelOf = (of: Readonly<Record<string, string>> | null | undefined, name: string): string | undefined =>
   of?.[name] || undefined
 
-/** Of a container's name and labels: the task that it executes. Names are ours alone, so no image makes an instance one. */
+/**
+ * The task that a container executes, from its name and labels. Only we choose names, so no image turns an instance
+ * into a task.
+ */
 export const taskIdIn = (name: string, of: Readonly<Record<string, string>>): string | undefined => {
   const taskId = labelOf(of, labels.task)
   return taskId !== undefined && name === taskName(taskId) ? taskId : undefined
@@ -106,7 +110,7 @@ export const formatPlace = (place: InstancePlace): string =>
 const isIPv4 = (text: string): boolean => /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(?!$)|$)){4}$/.test(text)
 const isPort = (port: number | undefined): port is number => Number.isInteger(port) && port! >= 1 && port! <= 65_535
 
-/** What is no port is left out. */
+/** Anything that is not a port is left out. */
 export const parsePlace = (text = ''): InstancePlace => {
   const [address = '', list = ''] = text.split('=', 2)
   if (isIPv4(address)) return { address, ports: list.split(',').map(Number).filter(isPort) }
@@ -131,7 +135,7 @@ const limits = (of: Pick<Workload, 'cpuMillicores' | 'memoryMb' | 'readOnlyRoot'
   Init: true,
   ...(of.readOnlyRoot === true ? { ReadonlyRootfs: true } : {}),
   SecurityOpt: ['no-new-privileges'],
-  // Packets of another's making, and devices: nothing that a service needs.
+  // Raw packets and devices: services need neither.
   CapDrop: ['NET_RAW', 'MKNOD'],
   LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
 })
@@ -173,17 +177,17 @@ const mounts = (
         [labels.volume]: volume.id,
         ...(workload.record === undefined ? {} : { [labels.record]: workload.record }),
       },
-      // Left out where the engine limits no sizes.
+      // Left out if the engine does not limit sizes.
       DriverConfig: { Name: 'local', Options: { size: `${volume.sizeGb}G` } },
     },
   }))
 
-/** The port that tells whether a service without a readiness probe is ready. */
+/** The port that determines whether a service without a readiness probe is ready. */
 export const usualPort = ({ ports }: Pick<Workload, 'ports'>): WorkloadPort | undefined =>
   ports.find(({ protocol }) => protocol === 'HTTP') ??
   ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')
 
-/** Those that something outside of the environment's network asks: the router or a probe. */
+/** Ports to which something outside the environment's network connects: the router or a probe. */
 export const askedPorts = (workload: Pick<Workload, 'ports' | 'readiness' | 'liveness'>): WorkloadPort[] => {
   const { ports, readiness, liveness } = workload
   const probed = [readiness, liveness].map((probe) =>
@@ -196,7 +200,7 @@ export const askedPorts = (workload: Pick<Workload, 'ports' | 'readiness' | 'liv
 const portKeys = (workload: Workload): string[] =>
   workload.ports.map(({ internalPort, protocol }) => `${internalPort}/${transport(protocol)}`)
 
-/** Instances that have an address of their own are published nowhere, and nothing is on every address. */
+/** Instances with an address of their own publish no ports, and nothing is published on all addresses. */
 const portBindings = (workload: Workload, place: InstancePlace) =>
   'address' in place
     ? {}
@@ -210,9 +214,9 @@ const portBindings = (workload: Workload, place: InstancePlace) =>
       )
 
 /**
- * Tells whether a container was made from this configuration. Its place and the number of instances do not count, nor
- * how requests reach it and are treated on their way.
- * Whoever may read labels may read the environment too, so the key only keeps owners apart.
+ * Whether a container was made from this configuration. Its place and the number of instances do not count, nor how
+ * requests are routed and treated. A user who can read labels can read the environment too, so the key only separates
+ * owners.
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
   const {

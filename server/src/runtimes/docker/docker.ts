@@ -1,11 +1,11 @@
 /**
  * Services as containers of one Docker engine, on this machine or another.
  *
- * Promises: every container, network and volume is named and labelled by our ids and this data directory's owner mark;
- * nothing else is touched. No container is privileged or sees the engine's socket, the host's network or its files.
- * Refuses to know: deployments, kinds and the database. Which version requests go to is blue-green/'s.
- * When the process dies: containers go on running and the engine restarts them. Whatever was half done is found by its
- * name: the next `converge` or `run` adopts, replaces or removes it.
+ * Promises: every container, network and volume is named and labeled with our ids and this data directory's owner
+ * mark; nothing else is changed. No container is privileged or sees the engine's socket, the host's network or its
+ * files. Does not know: deployments, kinds and the database. Which version gets requests is decided in blue-green/.
+ * When the process dies: containers keep running and the engine restarts them. Unfinished objects are found by their
+ * names: the next `converge` or `run` adopts, replaces or removes them.
  */
 
 import type { OrganizationImages } from '../../images/images.ts'
@@ -41,25 +41,25 @@ import { createVolumes, ownedVolume, type Volumes } from './volumes.ts'
 export interface DockerRuntimeOptions {
   /** Default: the engine of this machine. */
   connection?: EngineConnection
-  /** The address at which an engine on another machine publishes ports for us; absent for one of this machine. */
+  /** The address at which an engine on another machine publishes ports for us; absent for this machine's. */
   elsewhere?: string | undefined
   /** Mark of this data directory, on everything we make. */
   ownerId: string
-  /** Without, nothing is pulled: for one that only ends what is there. */
+  /** Without it, nothing is pulled: for a runtime that only ends existing containers. */
   images?: OrganizationImages
-  /** Leads requests to what runs. Without, nothing is published. */
+  /** Routes requests to instances. Without it, nothing is published. */
   router?: BlueGreenParts['router']
   log: Log
   clock?: Clock
 }
 
 export interface DockerRuntime extends Runtime {
-  /** What it makes its rollouts of. */
+  /** The operations of its rollouts. */
   readonly instances: Instances
 }
 
 const pingDeadlineMs = 3000
-/** For services that are removed for good: long enough to write what they hold. */
+/** For services that are removed permanently: long enough to write their buffers. */
 const removalGraceMs = 10_000
 
 const readCapacity = async (engine: Engine, volumes: Volumes): Promise<Capacity> => {

@@ -13,7 +13,7 @@ const engineThat = (...answers: (EngineError | null)[]) => {
   return { call, asked }
 }
 
-test('a container that ends by itself while it is removed is removed; what else the engine refuses is told', async () => {
+test('a container that ends by itself while it is removed is removed; other refusals of the engine are reported', async () => {
   const raced = new EngineError(500, 'Could not kill running container 1, cannot remove - Container 1 is not running')
   const engine = engineThat(raced, null)
   await removeContainer(engine, '1')

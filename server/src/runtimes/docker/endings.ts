@@ -1,6 +1,6 @@
 /**
- * Stops and removes containers: what their owner runs before, SIGTERM then, killed after their grace period, and removed with what belongs only to
- * them.
+ * Stops and removes containers: first the owner's command, then SIGTERM, killed after their grace period, and removed
+ * with everything that belongs only to them.
  */
 
 import { untilAborted, waitAtMost } from '../../lib/concurrency/waiting.ts'
@@ -19,10 +19,10 @@ interface EndingsParts {
   clock: Clock
 }
 
-/** The engine saw it run, and could not kill it any more: it gives up then. */
+/** The engine saw it run, but could no longer kill it: it gives up then. */
 const endedMeanwhile = (error: unknown): boolean => isEngineError(error, 500) && /is not running/.test(error.message)
 
-/** Takes the nameless volumes along that an image declares; ours have names and stay. */
+/** Also removes unnamed volumes that an image declares; ours have names and are kept. */
 export const removeContainer = async (engine: Pick<Engine, 'call'>, id: string, withVolumes = true): Promise<void> => {
   const query = { force: true, v: withVolumes }
   const remove = (): Promise<void> =>
@@ -43,7 +43,7 @@ export const createEndings = ({ engine, containers, places, hooks, clock }: Endi
   const endOne = async (row: ContainerRow, graceMs: number, signal: AbortSignal): Promise<void> => {
     if (row.State === 'running') {
       const leftMs = await hooks.ending(row, graceMs, signal)
-      // The engine counts in whole seconds; the removal by force ends the grace to the millisecond.
+      // The engine counts in whole seconds; the forced removal ends the grace period to the millisecond.
       const query = { t: Math.ceil(leftMs / 1000) + 1 }
       const stop = engine.call('POST', `/containers/${row.Id}/stop`, { query, deadlineMs: leftMs + 30_000 })
       await waitAtMost(clock, leftMs, ignoreGone(stop), signal)
@@ -53,7 +53,7 @@ export const createEndings = ({ engine, containers, places, hooks, clock }: Endi
 
   return {
     remove,
-    /** The containers of a service, its tasks only when asked for. */
+    /** The containers of a service, its tasks only if requested. */
     rowsOf: (serviceId: string, more: Record<string, string> = {}, tasks = false): Promise<ContainerRow[]> =>
       containers.list({ [labels.service]: serviceId, ...more }, { tasks }),
     end: async (rows: ContainerRow[], graceMs: number, signal: AbortSignal): Promise<void> => {

@@ -1,4 +1,4 @@
-/** What an engine of another machine can send as its events. */
+/** Events that an engine on another machine can send. */
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
@@ -9,7 +9,7 @@ import { systemClock } from '../../lib/time/clock.ts'
 import { labels } from './describe.ts'
 import { type ContainerEvent, createEvents } from './events.ts'
 
-/** What is told of a stream of these pieces until it ends, and how. */
+/** The events of a stream of these pieces until it ends, and how it ends. */
 const toldOf = async (pieces: Iterable<Buffer>): Promise<{ events: ContainerEvent[]; error: Error }> => {
   const engine = standIn<Engine>({ stream: async () => Readable.from(pieces) })
   const events: ContainerEvent[] = []

@@ -1,4 +1,4 @@
-/** One stream of the engine's events about our containers, shared by all who listen, open only while someone does. */
+/** One stream of the engine's events about our containers, shared by all listeners, open only while there is one. */
 import type { Readable } from 'node:stream'
 import { createInbox } from '../../lib/concurrency/inbox.ts'
 import { type Engine, engineUnavailable } from '../../lib/docker/docker-engine.ts'
@@ -12,13 +12,13 @@ import { isOwnName, labels, taskIdIn } from './describe.ts'
 export interface ContainerEvent extends RuntimeEvent {
   name: string
   isTask: boolean
-  /** Of `died`, else null. */
+  /** For `died`, else null. */
   exitCode: number | null
   /** RFC 3339. */
   at: string
 }
 
-/** What the stream has told about a container since it was opened. */
+/** The events about a container since the stream was opened. */
 export interface Seen {
   startedAt: string | null
   exits: number
@@ -30,10 +30,10 @@ export interface Seen {
 }
 
 export interface Events {
-  /** Resolves when every later event reaches `onEvent`; `onEnd` says that the stream is lost. */
+  /** Resolves when every later event reaches `onEvent`; `onEnd` reports that the stream is lost. */
   listen(onEvent: (event: ContainerEvent) => void, onEnd?: (error: Error) => void): Promise<() => void>
   seen(id: string): Seen | undefined
-  /** What we found out ourselves, for all who listen. */
+  /** An event that we found out ourselves, for all listeners. */
   tell(event: RuntimeEvent): void
   close(): void
 }
@@ -52,16 +52,16 @@ interface WireEvent {
 // A deployment listens several times in a row; the stream outlives the pauses between.
 const lingerMs = 10_000
 
-/** Containers that are remembered; an engine may name more than there can be. */
+/** The most containers that are remembered; an engine may name more than can exist. */
 const mostSeen = 20_000
-/** What a date can say. */
+/** The latest time that a date can represent. */
 const latestMs = 8.64e15
-/** Of an engine; those of one that tells more wait there. */
+/** For one engine; further events wait there. */
 const eventsPerSecond = 5000
 
 const kinds: Record<string, RuntimeEvent['kind']> = { start: 'started', die: 'died', oom: 'oom', destroy: 'removed' }
 
-/** An engine elsewhere may tell of anything: what could be no container of ours is passed over. */
+/** An engine elsewhere may report anything: names that cannot be of our containers are skipped. */
 const longestName = 255
 const isPlain = (text: unknown): text is string => typeof text === 'string' && text.length <= longestName
 
@@ -89,7 +89,7 @@ const maxEventLength = 8 << 20
 const attributes: Keep = Object.fromEntries(['name', 'exitCode', ...Object.values(labels)].map((name) => [name, true]))
 const keep: Keep = { Action: true, timeNano: true, Actor: { ID: true, Attributes: attributes } }
 
-/** Events of the engine, however the bytes are cut; of a large one only what is kept. */
+/** Events of the engine, however the bytes are cut; of a large one only the needed parts. */
 export async function* readEvents<T = WireEvent>(stream: Readable, kept: Keep = keep): AsyncGenerator<T> {
   const tooLong = (): Error => new Error('the engine sent an event that is too long')
   const bounds = { mostBytes: 2 * maxEventLength, mostValues: 1_000_000, owner: 'events of an engine', keep: kept }
@@ -144,7 +144,7 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
 
   const start = () => {
     const abort = new AbortController()
-    // The engine answers just before it subscribes: `since` gives what happens in between.
+    // The engine answers just before it subscribes: `since` includes events in between.
     const since = (clock.now().getTime() / 1000).toFixed(3)
     const filters = { type: ['container'], event: Object.keys(kinds), label: [`${labels.owner}=${ownerId}`] }
     const query = { since, filters: JSON.stringify(filters) }
@@ -196,7 +196,7 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
   }
 }
 
-/** Our events as they come, without those of tasks; ends when aborted, rejects when the engine goes away. */
+/** Our events as they arrive, without those of tasks; ends when aborted, rejects when the engine disconnects. */
 export const watchEvents = (events: Events, signal: AbortSignal): AsyncIterable<RuntimeEvent> => {
   const inbox = createInbox<RuntimeEvent>()
   const listening = events.listen(({ serviceId, revision, instanceId, kind, isTask }) => {

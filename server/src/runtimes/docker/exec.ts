@@ -3,14 +3,14 @@ import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
 
 interface ExecEnd {
   exitCode: number
-  /** The first bytes of what it printed. */
+  /** The first bytes of its output. */
   output: string
 }
 
 const headerBytes = 8
 const usuallyKeptBytes = 4096
 
-/** What is in the engine's frames, or in as much of them as was kept. */
+/** The content of the engine's frames, as far as they were kept. */
 const payloadOf = (bytes: Buffer): string => {
   const parts: Buffer[] = []
   for (let at = 0; at + headerBytes <= bytes.length; ) {
@@ -21,7 +21,7 @@ const payloadOf = (bytes: Buffer): string => {
   return Buffer.concat(parts).toString('utf8')
 }
 
-/** Rejects with an `EngineError` where it cannot be run. An abort ends the wait; the engine cannot end the command. */
+/** Rejects with an `EngineError` if it cannot be run. An abort ends the wait; the engine cannot end the command. */
 export const execIn = async (
   engine: Engine,
   id: string,

@@ -1,9 +1,9 @@
 /**
- * Files for a container whose root is read-only: the engine writes nothing into such a one, not even before its start.
- * They are written into nameless volumes by way of a container that is never started, and go with the last container
- * that has them. What an image has in a folder is in its volume too.
+ * Files for a container with a read-only root: the engine writes no files into one, not even before its start. They
+ * are written into unnamed volumes through a container that is never started, and are removed with the last container
+ * that uses them. Files of the image in such a folder are in its volume too.
  *
- * When the process dies: what is left of it is named as a task of the same deployment, and swept as such.
+ * When the process dies: leftovers are named like a task of the same deployment, and swept as such.
  */
 import { randomBytes } from 'node:crypto'
 import { dirname } from 'node:path/posix'
@@ -14,12 +14,12 @@ import { type ContainerBody, labels, taskName } from './describe.ts'
 
 export interface Given {
   files: Workload['files']
-  /** Folders that anybody may write to. */
+  /** Folders that every user may write to. */
   folders: readonly string[]
 }
 
 interface GivenFoldersParts {
-  /** Makes a container, its image fetched if need be. */
+  /** Creates a container, pulling its image if necessary. */
   post(name: string, body: ContainerBody): Promise<string>
   write(id: string, files: Workload['files'], folders: readonly string[]): Promise<void>
   remove(id: string, withVolumes: boolean): Promise<void>
@@ -62,7 +62,7 @@ const refuseTop = (files: readonly { path: string }[]): void => {
   throw new DeploymentError('read_only_root', message)
 }
 
-/** Makes the container of this name with what it is given. */
+/** Creates the container of this name with its files. */
 export const createWithGiven = async (
   { post, write, remove }: GivenFoldersParts,
   name: string,

@@ -1,7 +1,7 @@
 /**
- * The commands of a service's owner around the life of its instances: one after each start, one before each end. They
- * are in labels, so that whoever ends or watches a container knows them. Run at least once: also again, where the
- * process that had begun one has died.
+ * The owner's commands around the life of a service's instances: one after each start, one before each end. They are
+ * in labels, so that the code that ends or watches a container knows them. Run at least once: repeated if the process
+ * that began one has died.
  */
 
 import { waitAtMost } from '../../lib/concurrency/waiting.ts'
@@ -15,13 +15,13 @@ import { labelOf, labels } from './describe.ts'
 import { execIn, isDownNow } from './exec.ts'
 
 const postStartDeadlineMs = 120_000
-/** What ends at once is started again by the engine, some times; whoever waits until it is ready says why. */
+/** A program that exits at once is restarted by the engine several times; the wait for readiness reports the reason. */
 const patienceMs = 5000
 const pauseMs = 200
-/** For the program, where the command before took all of its time. As Kubernetes has it. */
+/** For the program, if the command before took all of its time. The same as in Kubernetes. */
 const leastGraceMs = 2000
 
-/** Null for anything but a list of words: anybody may have written the label. */
+/** Null for anything but a list of words: the label is untrusted. */
 export const parseCommand = (text: string | undefined): string[] | null => {
   try {
     const value = readJson(text ?? 'null')
@@ -35,9 +35,9 @@ export const parseCommand = (text: string | undefined): string[] | null => {
 export interface Hooks {
   /** Rejects with a `DeploymentError` when the command fails or takes too long. */
   started(id: string, command: readonly string[] | undefined, signal: AbortSignal): Promise<void>
-  /** Whether `started` was done with this container by this process. */
+  /** Whether `started` was done for this container by this process. */
   isStarted(id: string): boolean
-  /** Answers how much of the grace is left. */
+  /** Resolves to the rest of the grace period. */
   ending(row: Pick<ContainerRow, 'Id' | 'Labels'>, graceMs: number, signal: AbortSignal): Promise<number>
   removed(id: string): void
 }
@@ -65,7 +65,7 @@ export const createHooks = (engine: Engine, clock: Clock): Hooks => {
           const within = `within ${postStartDeadlineMs / 1000} s`
           throw new DeploymentError('post_start_failed', `The post-start command did not finish ${within}.`)
         }
-        // Gone, or down for longer: whoever waits until it is ready says why.
+        // Gone, or down for longer: the wait for readiness reports the reason.
         if (isEngineError(error, 404)) return
         if (!isDownNow(error)) throw error
         if (clock.monotonicMs() >= untilMs) return

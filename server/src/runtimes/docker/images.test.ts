@@ -104,7 +104,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     await engine.close()
   })
 
-  test('what a tag is by now is told without pulling it, and nothing where its registry does not tell', async () => {
+  test('the present digest of a tag is read without pulling it, and null if its registry does not say', async () => {
     await publish('team/told', '1')
     const look = (image: Held) => runtime.images.resolve(image, signal())
     const isHeld = (reference: string, of = organizationId) => runtime.images.isHeld(of, reference, signal())
@@ -123,7 +123,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     assert.equal(await look({ ...image, reference: `${host}/team/told:1`, origin: new URL(`http://${host}`) }), null)
   })
 
-  test('an image is pulled with its login, runs by its digest, and the password is told nowhere', async () => {
+  test('an image is pulled with its login, runs by its digest, and the password appears nowhere', async () => {
     await publish('team/app', '1')
     const reference = await pull(request('team/app:1'))
     assert.match(reference, new RegExp(`^${registry.host}/team/app@sha256:[0-9a-f]{64}$`))
@@ -142,7 +142,7 @@ describe('pulling from a registry with a login', { skip: registryIsMissing }, ()
     assert.equal(await pull(again), reference)
   })
 
-  test('a wrong login, no login and a tag that is not there are told apart, and name the image', async () => {
+  test('a wrong login, no login and a missing tag have different errors, which name the image', async () => {
     await publish('team/denied', '1')
     const wrong = new Secret({ ...login, password: 'another-canary' })
     const sentences = new Set<string>()

@@ -23,7 +23,7 @@ const isPinned = (reference: string): boolean => /^[^@]+\/[^@]+@sha256:[0-9a-f]{
 export const isImageMissing = (error: unknown): boolean =>
   isEngineError(error, 404) && /no such image|image not known|not found: .*image/i.test(error.message)
 
-/** What a container is created from. */
+/** The name from which a container is created. */
 export const localName = (organizationId: string, reference: string): string =>
   isPinned(reference) ? pulledTag(organizationId, reference) : reference
 
@@ -38,22 +38,22 @@ const accessOf = ({ organizationId, reference, origin, login }: ImageRequest) =>
 }
 
 export interface EngineImages extends Images {
-  /** For an image that went away: one attempt for all who wait. Rejects with `image_missing`. */
+  /** For an image that was removed: one attempt for all waiters. Rejects with `image_missing`. */
   restore(organizationId: string, reference: string, progress: Progress, signal: AbortSignal): Promise<void>
 }
 
-/** `images`: none for a runtime that only ends what is there. */
+/** `images`: none for a runtime that only ends existing containers. */
 export const createImages = (engine: Engine, images: OrganizationImages | undefined): EngineImages => {
-  /** Whether the engine holds what a release of this organization names. */
+  /** Whether the engine has the image of a release of this organization. */
   const isHeld: Images['isHeld'] = async (organizationId, reference, signal) => {
     if (isId(reference)) return (await findImage(engine, reference, signal)) !== null
     if (images === undefined || !isPinned(reference)) return false
     const held = await images.held(organizationId, reference, signal)
-    // It was pulled before images had organizations: its release says whose it is.
+    // It was pulled before images had organizations: its release names the owner.
     return (held ?? (await images.adopt(organizationId, reference, signal))) !== null
   }
 
-  /** What its registry calls the image now; null when it does not say. A login that it refuses is an error. */
+  /** The present digest of an image in its registry; null if it is unknown. A refused login is an error. */
   const askDigest: Images['resolve'] = async (image, signal) => {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(lookUpDeadlineMs)])
     try {

@@ -33,13 +33,13 @@ type IsOver = (row: ContainerRow) => boolean
 const startsAtOnce = 8
 const placeTries = 5
 
-/** Of more instances than it has now. */
+/** One above the present number of instances. */
 const isSurplus =
   ({ revision, instances }: Workload, { instanceOf }: Pick<Containers, 'instanceOf'>) =>
   (row: ContainerRow): boolean =>
     row.Labels[labels.revision] === revision && instanceOf(row).index >= instances
 
-/** One that never started may lack its files, and one without its network would run where nobody reaches it. */
+/** One that never started may lack its files, and one without its network would not be reachable. */
 const isWhole = async (
   containers: Pick<Containers, 'describe'>,
   { State, NetworkSettings }: ContainerDetail,
@@ -54,7 +54,8 @@ export const createInstances = (parts: InstancesParts) => {
   const { containers, creator, places, hooks, ownerId, clock } = parts
   const { remove, rowsOf, end } = createEndings(parts)
   const startInTurn = createSemaphore(startsAtOnce)
-  // One service at a time: a second `apply` finds what the first made, and `retire` sees what an aborted one began.
+  // One service at a time: a second `apply` finds the instances of the first, and `retire` sees those that an aborted
+  // one began.
   const perService = createKeyedLock()
 
   const make = async (workload: Workload, index: number, context: ApplyContext): Promise<Instance> => {
@@ -79,7 +80,7 @@ export const createInstances = (parts: InstancesParts) => {
     }
   }
 
-  /** A container of that name, when it was made from the same configuration; anything else of ours gives way. */
+  /** A container of that name, if it was made from the same configuration; any other of ours is removed. */
   const adopt = async (workload: Workload, index: number, signal: AbortSignal): Promise<Instance | null> => {
     const name = containerName(workload.serviceId, workload.revision, index)
     const detail = await containers.inspect(name)

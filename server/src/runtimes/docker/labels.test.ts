@@ -1,4 +1,6 @@
-/** Labels are ours alone: what an image, or a container from before we said all of them, has under their names. */
+/**
+ * Only we set our labels: an image, or a container from before we set all of them, may have values under their names.
+ */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
@@ -88,7 +90,7 @@ describe('labels of images and of old containers', () => {
     assert.equal((await runtime.observe([workload])).length, 1)
   })
 
-  /** As it was made before we said every label: those of its image show through. */
+  /** As made before we set every label: the image's labels show through. */
   const makeOld = async (of: Workload, more: Record<string, string>): Promise<string> => {
     const name = containerName(of.serviceId, of.revision, 0)
     const labels = { owner: ownerId, organization: of.organizationId, environment: of.environmentId }
@@ -108,7 +110,7 @@ describe('labels of images and of old containers', () => {
     return Id
   }
 
-  test('a container with bad labels stops no probe, no choice of a port and no list, and is no task', async () => {
+  test('a container with bad labels stops no probe, no choice of a port and no list, and does not count as a task', async () => {
     const victim = createWorkload(httpd, { liveness: failing })
     await start(runtime, victim)
     const { environmentId } = victim
@@ -116,7 +118,7 @@ describe('labels of images and of old containers', () => {
       await makeOld(createWorkload(httpd, { environmentId }), { ...evilLabels, 'slipway.liveness': liveness })
     const old = createWorkload(httpd, { environmentId })
     await makeOld(old, { ...evilLabels, 'slipway.ports': evilLabels['slipway.ports'] })
-    // A server that starts anew has all of these before it.
+    // A newly started server finds all of these.
     const later = createDockerRuntime({ ownerId, log: createLog('silent') })
     const stop = new AbortController()
     const events = later.watch(stop.signal)
@@ -137,7 +139,7 @@ describe('labels of images and of old containers', () => {
     }
   })
 
-  test('a container that the engine named while it built an image with our labels is no instance of anybody', async () => {
+  test('a container that the engine named while it built an image with our labels does not count as an instance', async () => {
     const victim = createWorkload(httpd)
     const [instance] = await start(runtime, victim)
     const forged = { ...(await labelsOf(instance!.id)), 'slipway.record': 'x' }

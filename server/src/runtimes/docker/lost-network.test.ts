@@ -1,4 +1,4 @@
-/** Instances that run and cannot be reached, or are not alive: what a restart does not mend is replaced. */
+/** Instances that run and cannot be reached, or are not alive: they are replaced if a restart does not help. */
 import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
@@ -106,7 +106,7 @@ describe('instances that cannot be reached', () => {
     await until('its answer', async () => (await answers(workload)) || null)
   })
 
-  test('one whose bridge is gone from the machine gets a new network, and so does its neighbour', async (t) => {
+  test('one whose bridge is gone from the machine gets a new network, and so does the other instance on it', async (t) => {
     open()
     const workload = createWorkload(serve)
     const neighbour = { ...createWorkload(serve), environmentId: workload.environmentId, aliases: ['other'] }
@@ -127,10 +127,10 @@ describe('instances that cannot be reached', () => {
     assert.equal(await answers(workload), true)
   })
 
-  test('a liveness probe that restarts do not mend makes a new container, and is told meanwhile', async () => {
+  test('a liveness probe that restarts do not fix makes a new container, and is reported meanwhile', async () => {
     open()
     const keeping = runtime.keepAlive(ends.signal)
-    // What a restart keeps and a new container does not have.
+    // Kept by a restart and missing in a new container.
     const liveness = {
       check: { kind: 'exec' as const, command: ['test', '!', '-e', '/broken'] },
       ...{ initialDelaySeconds: 1, periodSeconds: 1, timeoutSeconds: 5, successThreshold: 1, failureThreshold: 1 },

@@ -1,9 +1,9 @@
-/** Marks of control planes as empty volumes: what is known of them is in their labels. */
+/** Marks of control planes as empty volumes: their data is in their labels. */
 import { type Engine, ignoreGone } from '../../lib/docker/docker-engine.ts'
 import { type Mark, type Marks, markName, newestFirst, readMark, scopeMark } from '../marks.ts'
 import type { VolumeRow } from './volumes.ts'
 
-/** Not the owner's label: a mark belongs to no service, and nothing that looks for services finds it. */
+/** Not the owner's label: a mark belongs to no service, and must not be found in searches for services. */
 const labels = {
   owner: 'slipway.generation-of',
   scope: 'slipway.generation-scope',
@@ -33,7 +33,7 @@ export const createMarks = (engine: Engine, ownerId: string): Marks => {
       return rows.flatMap((row) => markOf(row) ?? []).sort(newestFirst)
     },
     async put(scope, mark, signal) {
-      // The engine answers with the volume that has the name already, if there is one.
+      // The engine answers with an existing volume of this name, if there is one.
       const made = await engine.call<VolumeRow>('POST', '/volumes/create', {
         body: {
           Name: markName(ownerId, scope, mark.generation),

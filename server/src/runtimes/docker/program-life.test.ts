@@ -1,4 +1,7 @@
-/** When the programs of containers are asked whether they are ready, told that they have begun, and asked to end. */
+/**
+ * When the programs of containers are checked for readiness, when their start command runs, and when they are asked to
+ * end.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
@@ -41,7 +44,7 @@ describe('the life of programs', () => {
     await engine.close()
   })
 
-  /** When the program said the line, in milliseconds. */
+  /** The times at which the program printed the line, in milliseconds. */
   const timesOf = async (workload: Workload, line: string): Promise<number[]> => {
     const times: number[] = []
     for await (const { text, at } of runtime.logs(workload, { tail: 100 }))

@@ -1,4 +1,4 @@
-/** What an engine of somebody else says is believed only as far as it could be so, and costs what we allow. */
+/** Data of an untrusted engine is accepted only as far as it is plausible, and costs no more than we allow. */
 import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { after, test } from 'node:test'
@@ -14,7 +14,7 @@ import { type ContainerEvent, createEvents } from './events.ts'
 const event = (id: string, name: string, more: object = {}): string =>
   `${JSON.stringify({ Action: 'start', Actor: { ID: id, Attributes: { name, [labels.service]: 's' } }, timeNano: 1, ...more })}\n`
 
-test('events that no container of ours could have are passed over, and the stream goes on', async () => {
+test('events that no container of ours could have are skipped, and the stream continues', async () => {
   const stream = new PassThrough()
   const events = createEvents(standIn<Engine>({ stream: async () => stream }), 'o', systemClock)
   after(() => events.close())

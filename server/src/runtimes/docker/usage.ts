@@ -1,7 +1,7 @@
 /**
- * What containers use. The engine counts processor time; two counts make a rate. Kept per container: its last two
- * counts, shared by all who read, and forgotten soon after the last of them. An engine of another machine may answer
- * anything: what is not a number counts as zero.
+ * Usage of containers. The engine counts processor time; two counts make a rate. Stored per container: its last two
+ * counts, shared by all readers, and forgotten soon after the last of them. An engine on another machine may answer
+ * anything: a value that is not a number counts as zero.
  */
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { type Engine, isEngineError } from '../../lib/docker/docker-engine.ts'
@@ -38,7 +38,7 @@ const freshMs = 1500
 const apartMs = 1000
 const forgetMs = 60_000
 const deadlineMs = 3000
-/** Questions to one engine at once. */
+/** Concurrent calls of one engine. */
 const parallel = 8
 
 const count = (value: unknown): number => (Number.isFinite(value) && Number(value) > 0 ? Number(value) : 0)
@@ -69,7 +69,7 @@ const toUsage = ({ limits, before, last }: Meter): Usage | null => {
   }
 }
 
-/** What rests for a minute is forgotten, so that containers that come and go leave nothing here. */
+/** Meters unused for a minute are forgotten, so that short-lived containers leave nothing here. */
 const forgetOld = (meters: Map<string, Meter>, nowMs: number): void => {
   for (const [id, meter] of meters) if (nowMs - meter.askedMs > forgetMs) meters.delete(id)
 }
@@ -97,12 +97,12 @@ export const createUsage = (engine: Engine, clock: Clock): Runtime['usage'] => {
   const sample = async (id: string, meter: Meter): Promise<boolean> => {
     const stats = await ask<Stats>(id, 'stats', { stream: false, 'one-shot': true })
     const next = toSample(stats, clock.now().getTime())
-    // An engine that counts rarely may answer the same count twice.
+    // An engine that counts rarely may return the same count twice.
     if (meter.last === null || next.atMs > meter.last.atMs) Object.assign(meter, { before: meter.last, last: next })
     return meter.before !== null
   }
 
-  /** Whether it can be told by now what the container uses. */
+  /** Whether the container's usage is known by now. */
   const refresh = async (id: string): Promise<boolean> => {
     try {
       const meter = await meterOf(id)

@@ -1,4 +1,4 @@
-/** Whose new volumes are, on the real engine. */
+/** The owners of new volumes, on the real engine. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
@@ -13,7 +13,7 @@ import { ownerOf } from './volume-owners.ts'
 const passwd = 'root:x:0:0::/root:/bin/sh\nweb:x:1000:1001::/:/bin/sh\nbad:x:-1:abc::/:\n'
 const group = 'root:x:0:\nstaff:x:50:web\n'
 
-test('a user is who the image says, as numbers, or nobody', () => {
+test('a user is the one of the image, as numbers, or null', () => {
   const cases: [string, number, number][] = [
     ['1000', 1000, 1001],
     ['web', 1000, 1001],
@@ -49,7 +49,7 @@ describe('volumes of programs that are not root', () => {
     await engine.close()
   })
 
-  /** What a task says that has volumes at these places. */
+  /** The output of a task with volumes at these places. */
   const say = async (script: string, paths: string[], more: object = {}): Promise<string[]> => {
     const volumes = paths.map((mountPath) => ({ id: newId(), mountPath, sizeGb: 4 }))
     const lines: string[] = []

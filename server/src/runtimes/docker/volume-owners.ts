@@ -1,10 +1,10 @@
 /**
- * Volumes of programs that do not run as root. The engine gives a new volume the files and the owner that the image has
- * at its mount point, and root where the image has nothing, so that the program could not write to it: such a volume is
+ * Volumes of programs that do not run as root. The engine gives a new volume the files and the owner of the image's
+ * mount point, and root if the image has nothing there, so that the program could not write to it: such a volume is
  * given to the image's user before the container's first start.
  *
- * Only an empty volume that is root's is given away, so that a call may be repeated after a crash at any instant and no
- * file ever changes its owner. Names of users are looked up in the image's own /etc/passwd, and count as numbers only.
+ * Only an empty volume owned by root is changed, so that a call may be repeated after a crash at any instant and no
+ * file ever changes its owner. Names of users are looked up in the image's own /etc/passwd, and used only as numbers.
  */
 
 import { buffer } from 'node:stream/consumers'
@@ -29,7 +29,7 @@ const numberIn = (text: string | undefined): number | null =>
 /** Rows of /etc/passwd or /etc/group. */
 const rowsOf = (text: string): string[][] => splitLines(text).map((line) => line.split(':'))
 
-/** `user`: as USER of a Dockerfile has it, `<name or number>[:<name or number>]`. Null for one that is not known. */
+/** `user`: as USER of a Dockerfile, `<name or number>[:<name or number>]`. Null for an unknown one. */
 export const ownerOf = (user: string, passwd: string, group: string): Owner | null => {
   const [name, groupName] = user.split(':')
   const number = numberIn(name)
@@ -54,7 +54,7 @@ export const createVolumeOwners = ({ engine, inspect, withWritable }: VolumeOwne
   const findOwner = async (id: string, user: string, signal: AbortSignal): Promise<Owner | null> =>
     ownerOf(user, await textAt(id, '/etc/passwd', signal), await textAt(id, '/etc/group', signal))
 
-  /** Folders of root's with nothing in them, and their modes. */
+  /** Empty folders owned by root, and their modes. */
   const findEmpty = async (id: string, targets: readonly string[], signal: AbortSignal) => {
     const empty: { target: string; mode: number }[] = []
     for (const target of targets) {
@@ -66,7 +66,7 @@ export const createVolumeOwners = ({ engine, inspect, withWritable }: VolumeOwne
     return empty
   }
 
-  /** For a container that was made and has not started yet. */
+  /** For a container that was created and has not started yet. */
   return async (id: string, body: ContainerBody, signal: AbortSignal): Promise<void> => {
     const targets = (body.HostConfig.Mounts as Mount[]).map(({ Target }) => Target)
     if (targets.length === 0) return

@@ -1,6 +1,7 @@
 /**
- * Volumes of services, and their sizes. The engine makes a volume with its first container and limits its size if the
- * filesystem of its data has project quotas; only an attempt tells. It can neither change nor add a limit later.
+ * Volumes of services, and their sizes. The engine creates a volume with its first container and limits its size if
+ * the filesystem of its data has project quotas; only an attempt shows that. It can neither change nor add a limit
+ * later.
  */
 
 import { createHash } from 'node:crypto'
@@ -52,7 +53,7 @@ export const ownedVolume = (row: VolumeRow): OwnedVolume => {
 
 export const createVolumes = (engine: Engine, ownerId: string) => {
   let limits: Promise<boolean> | undefined
-  // Always the same name: what a killed process leaves is removed by the next attempt.
+  // Always the same name: the leftover of a killed process is removed by the next attempt.
   const probe = `slipway-size-probe-${createHash('sha256').update(ownerId).digest('hex').slice(0, 16)}`
 
   const list = async (labelled: Record<string, string> = {}): Promise<VolumeRow[]> => {
@@ -74,7 +75,7 @@ export const createVolumes = (engine: Engine, ownerId: string) => {
       if (!isEngineError(error)) throw error
       return false
     }
-    // What stays is removed by the next attempt.
+    // A leftover is removed by the next attempt.
     await removeProbe().catch(() => {})
     return true
   }
@@ -101,11 +102,11 @@ export const createVolumes = (engine: Engine, ownerId: string) => {
       const rows = await list({ [labels.service]: serviceId })
       await Promise.all(rows.map(({ Name }) => ignoreGone(engine.call('DELETE', `/volumes/${Name}`))))
     },
-    /** Asks the engine once more whether it limits sizes. */
+    /** Checks once more whether the engine limits sizes. */
     askAgain,
     sizesOf: async (ids: readonly string[]): Promise<Map<string, number | null>> =>
       new Map((await Promise.all(ids.map(read))).filter((each) => each !== null)),
-    /** Makes a container whose new volumes have their sizes if the engine can limit them. */
+    /** Creates a container whose new volumes have their sizes if the engine can limit them. */
     sized: async <T>(body: ContainerBody, make: (body: ContainerBody) => Promise<T>): Promise<T> => {
       if ((body.HostConfig.Mounts as Mount[]).length === 0) return make(body)
       if (!(await (limits ?? askAgain()))) return make(withoutSizes(body))

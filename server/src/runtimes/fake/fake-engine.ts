@@ -69,7 +69,7 @@ export interface FakeInstance {
   behaviour: Behaviour
   /** Internal ports that take datagrams. */
   udp: number[]
-  /** What it might use, if it were a program. */
+  /** What it would use if it were a program. */
   limits?: { cpuMillicores: number; memoryMb: number }
   /** See `Workload.record`. */
   record?: string | undefined
@@ -80,7 +80,7 @@ interface State {
   environments: string[]
   /** `limitGb`: absent or null without a limit. */
   volumes: (Owned['volumes'][number] & { limitGb?: number | null; record?: string | undefined })[]
-  /** Absent in what an earlier version kept. */
+  /** Absent in the file of an earlier version. */
   marks?: (Mark & { scope: string })[]
 }
 
@@ -162,7 +162,7 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     tell(seen, 'died')
   }
 
-  /** Lives the instance's script; what takes time goes on in the background. */
+  /** Runs the instance's script; slow parts continue in the background. */
   const live = ({ seen, behaviour }: FakeInstance): void => {
     const run = () => void Object.assign(seen, { state: 'running' })
     Object.assign(seen, { state: 'starting', startedAt: clock.now().toISOString() })

@@ -1,10 +1,10 @@
 /**
  * A runtime without an engine, for trying the product out and for tests (`--fake`).
  *
- * Promises: what the interface promises, with real endpoints: each port of each instance listens on 127.0.0.1 and
- * answers `{service, revision, index}`, so that routing is real. No program of the user runs.
- * Refuses to know: images, but for the script that an image's name tells (script.ts).
- * When the process dies: the endpoints go with it; with `persistFolder` the next process listens on the same ports.
+ * Promises: those of the interface, with real endpoints: each port of each instance listens on 127.0.0.1 and answers
+ * `{service, revision, index}`, so that routing is real. No program of the user runs. Does not know: images, except
+ * for the script in an image's name (script.ts). When the process dies: the endpoints end with it; with
+ * `persistFolder` the next process listens on the same ports.
  */
 import { on, once } from 'node:events'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -65,28 +65,28 @@ interface FakeRuntimeOptions {
   clock?: Clock
   /** Where to keep the state as JSON; without it, it ends with the process. */
   persistFolder?: string
-  /** Decides before the image's name does. */
+  /** Takes precedence over the image's name. */
   script?: Script
-  /** What its imagined machines have. */
+  /** The capacity of its imagined machines. */
   capacity?: Capacity
-  /** Leads requests to what runs. Without, nothing is published. */
+  /** Routes requests to instances. Without it, nothing is published. */
   router?: BlueGreenParts['router']
 }
 
 const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, architecture: 'AMD64', limitsVolumes: true }
 
 export interface FakeRuntime extends Runtime {
-  /** What it makes its rollouts of. */
+  /** The operations of its rollouts. */
   readonly instances: Instances
-  /** The instances of a service, for whoever knows no more of it than its id. */
+  /** The instances of a service, by its id alone. */
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
-  /** What all instances of a service use of processors together from now on, each up to its limit. */
+  /** Sets the processor use of all instances of a service together, each up to its limit. */
   burn(serviceId: string, millicores: number): void
-  /** Lets it limit the sizes of new volumes from now on, or not. */
+  /** Sets whether it limits the sizes of new volumes. */
   limitVolumes(does: boolean): void
-  /** Lets an instance say from now on whether it is ready. */
+  /** Sets whether an instance reports that it is ready. */
   say(instance: Pick<PlacedInstance, 'id' | 'serviceId'>, isReady: boolean): Promise<void>
 }
 
@@ -125,7 +125,7 @@ const applyTo = async (world: FakeEngine, workload: Workload, behaviour: Behavio
   return instances
 }
 
-/** True when ready; throws what makes it never ready, `late` (the deadline, in words) included. */
+/** True when ready; throws the error of one that never becomes ready, `late` (the deadline, in words) included. */
 const isReady = (
   world: FakeEngine,
   { seen, behaviour }: FakeInstance,
@@ -256,7 +256,7 @@ const createInstances = (world: FakeEngine, clock: Clock, decide: (of: Workload)
   }
 }
 
-/** No program runs, so none uses anything but what a test says; the limits are those that one would have. */
+/** No program runs, so usage is only what a test sets; the limits are those that a program would have. */
 const usageOf = ({ state, loads }: FakeEngine, wanted: readonly Instance[]): Map<string, Usage> => {
   const ids = new Set(wanted.map(({ id }) => id))
   const running = state.instances.filter(({ seen }) => ids.has(seen.id) && seen.state === 'running')
@@ -305,7 +305,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     observe: instances.see,
     usage: async (wanted) => usageOf(world, wanted),
     watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
-    // What it runs has no probe that could fail.
+    // Its instances have no probe that could fail.
     keepAlive: async (signal) => {
       if (!signal.aborted) await once(signal, 'abort')
     },

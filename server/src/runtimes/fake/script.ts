@@ -1,6 +1,6 @@
 /**
- * What a fake instance does, told by its image: `fake/<kind>` or `fake/<kind>:<argument>`, after a host or without; any
- * other image serves.
+ * The behavior of a fake instance, from its image's name: `fake/<kind>` or `fake/<kind>:<argument>`, with or without a
+ * host; any other image serves.
  */
 import type { Workload } from '../runtime.ts'
 
@@ -12,7 +12,7 @@ export type Behaviour =
   /** Answers after this time. */
   | { kind: 'slow'; ms: number }
   | { kind: 'oom' }
-  /** `hold`, `converge` and `run` reject: the image is not there. */
+  /** `hold`, `converge` and `run` reject: the image does not exist. */
   | { kind: 'refuse' }
   /** Serves and logs `line 1` to `line 5` at once, then up to `line 200`, one every 20 ms. */
   | { kind: 'talk' }

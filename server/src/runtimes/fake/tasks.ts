@@ -1,6 +1,6 @@
 /**
- * Fake executions. A fake program tells its arguments, one a line; an argument `write PATH TEXT` writes a file of the
- * execution, and `show PATH` tells what is in one.
+ * Fake executions. A fake program prints its arguments, one a line; an argument `write PATH TEXT` writes a file of the
+ * execution, and `show PATH` prints one.
  */
 
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
@@ -15,14 +15,14 @@ type Ended = Omit<TaskEnd, 'outputs'>
 
 interface Execution {
   attempt: number
-  /** What it tells. */
+  /** Its output. */
   lines: string[]
   placeOf(path: string): string
   stop: AbortController
   result: Promise<Ended>
 }
 
-/** Where an execution has a file: below a volume it is the volume's, for whoever mounts it. */
+/** The place of an execution's file: below a volume it belongs to the volume, for all that mount it. */
 const placeOf = ({ volumes }: Task, own: string, path: string): string => {
   const volume = volumes.find(({ mountPath }) => path.startsWith(`${mountPath}/`))
   return volume === undefined ? own + path : volume.id + path.slice(volume.mountPath.length)
@@ -38,7 +38,7 @@ const gone = (): DeploymentError =>
 export const createFakeTasks = (clock: Clock, closed: AbortSignal, decide: (task: Task) => Behaviour) => {
   const executions = new Map<string, Execution>()
   const files = new Map<string, string>()
-  /** The last try whose container was made: it is there before its program starts, as on an engine. */
+  /** The last attempt whose container was created: it exists before its program starts, as on an engine. */
   const made = new Map<string, number>()
 
   const live = async (task: Task, stop: AbortSignal): Promise<Ended> => {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { allRules } from '../../../test/support/peers/kubernetes.ts'
 import { missingIn, mostRules } from './rights.ts'
 
-test('of the rules that a cluster tells, however many, each is read once, and what is behind the first is not read', () => {
+test('of the rules that a cluster reports, however many, each is read once, and those after the limit are not read', () => {
   let reads = 0
   const useless = () => ({
     get verbs() {

@@ -57,7 +57,7 @@ const hostsOf = ({ serviceId }: Workload): Exposure => ({
   hosts: [{ host: `${serviceId}.test`, internalPort: 8080, protocol: 'HTTP' }],
 })
 
-test('a version is rolled out step by step, told to its readers, and takes over from the one before', async (t) => {
+test('a version is rolled out step by step, visible to its readers, and takes over from the one before', async (t) => {
   const { cluster, named, roll, revisions, runtime } = await start(t)
   const old = createWorkload(program, { instances: 2, env: new Secret({ A: '1' }) })
   const { rollout, steps, told } = createRollout()
@@ -123,7 +123,7 @@ test('what cannot become ready fails with the reason and its last lines, and goi
   )
 })
 
-test('what keeps a version waiting is told at once, and is the reason when its time is over', async (t) => {
+test('the reason why a version waits is reported at once, and is the error when its time is over', async (t) => {
   const { cluster, roll } = await start(t)
   cluster.behave = () => ({ kind: 'unscheduled', message: '0/1 nodes are available: 1 Insufficient cpu.' })
   const made = createRollout()
@@ -153,7 +153,7 @@ test('a quota and a rule of the cluster refuse with a sentence, and a cluster th
   await roll(createWorkload(program))
 })
 
-test('a rollout that was killed at any step goes on when it is asked for again', async (t) => {
+test('a rollout that was killed at any step resumes when it is requested again', async (t) => {
   const { roll, revisions } = await start(t)
   for (const killed of ['start', 'ready', 'switch', 'serving', 'drain', 'retire'] as const) {
     const old = createWorkload(program)
@@ -284,7 +284,7 @@ test('executions go with their service', async (t) => {
   assert.deepEqual([named('Job'), named('Pod'), named('Secret'), named('Deployment')], [[], [], [], []])
 })
 
-test('a rollout goes on after the cluster was silent, lost its connections and forgot where it was', async (t) => {
+test('a rollout continues after the cluster was silent, lost its connections and forgot its position', async (t) => {
   const { cluster, roll, revisions } = await start(t)
   const workload = createWorkload(program)
   const made = createRollout((step) => {
@@ -334,7 +334,7 @@ test('another number of instances restarts none of the others', async (t) => {
   await until(async () => (await runtime.observe([workload])).length === 1, { what: 'one instance' })
 })
 
-test('what happens to instances is told, and nothing of what was there before', async (t) => {
+test('events of instances are reported, and none from before', async (t) => {
   const { cluster, runtime, roll } = await start(t)
   await roll(createWorkload(program))
   const ends = new AbortController()

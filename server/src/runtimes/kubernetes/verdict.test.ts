@@ -177,14 +177,14 @@ test('each usual failure is a sentence that says what to do', () => {
   }
 })
 
-test('what only takes its time is no failure', () => {
+test('a slow start is not a failure', () => {
   assert.equal(judgePod(waiting('ContainerCreating'), 64, []), null)
   assert.equal(judgePod(running, 64, [told('Unhealthy', 'of another', 'other')]), null)
   assert.equal(judgePod(ended({ restartCount: 1, state: { running: {} } }), 64, []), null)
   assert.equal(judgePod(podWith({ conditions: [] }), 64, []), null)
 })
 
-test('a quota, and a rule that does not admit the pods, are told of their controller', () => {
+test('a quota, and a rule that rejects the pods, are reported for their controller', () => {
   const quota = 'pods "s-svc-1" is forbidden: exceeded quota: small, requested: cpu=1, used: cpu=1, limited: cpu=1'
   const hook = 'admission webhook "policy.test" denied the request: no such image allowed'
   const failure = (message: string) => [{ type: 'ReplicaFailure', status: 'True', message }]

@@ -34,7 +34,7 @@ test('a line in several frames is one line, also with the other stream in betwee
   assert.deepEqual(lines, ['other', `${'a'.repeat(16384)}${'b'.repeat(10)}c`])
 })
 
-test('a character cut by a frame is whole again; bytes that are no UTF-8 are replaced', async () => {
+test('a character cut by a frame is whole again; bytes that are not UTF-8 are replaced', async () => {
   const euro = Buffer.from('€')
   assert.deepEqual(
     await texts(frame(euro.subarray(0, 1)), frame(Buffer.concat([euro.subarray(1), Buffer.from('\n')]))),

@@ -6,7 +6,7 @@ import type { LogLine } from '../../runtime.ts'
 export const maxLineBytes = 64 * 1024
 
 const headerBytes = 8
-/** Engines cut at 16 kB; one of another machine is not ours to trust. */
+/** Engines cut at 16 kB; one on another machine is not trusted. */
 const maxFrameBytes = 8 << 20
 const newline = 10
 const space = 32
@@ -26,12 +26,12 @@ const toLine = (partial: Partial, stream: LogLine['stream'], instance: string, r
 const append = (partial: Partial, piece: Buffer): void => {
   const room = maxLineBytes - partial.bytes
   if (room <= 0) return
-  // A copy: a slice would keep the whole chunk it comes from alive.
+  // A copy: a slice would keep its whole chunk in memory.
   partial.parts.push(Buffer.from(piece.subarray(0, room)))
   partial.bytes += Math.min(room, piece.length)
 }
 
-/** Feeds on payloads of frames and gives the lines that they end. */
+/** Takes payloads of frames and returns the lines that they complete. */
 const createAssembler = (instance: string, revision: string) => {
   const open: Record<LogLine['stream'], Partial | null> = { stdout: null, stderr: null }
   const add = (stream: LogLine['stream'], payload: Buffer, lines: LogLine[]): void => {

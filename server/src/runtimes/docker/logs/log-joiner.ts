@@ -11,9 +11,9 @@ export interface LogSource {
 type Batches = AsyncGenerator<LogLine[]>
 
 interface LogJoiner {
-  /** Where a container's lines go on: a line of it that was told already. */
+  /** Where a container's lines continue: after this line of it. */
   remember(line: LogLine): void
-  /** Reads a container from its last told line, else from `since`; once more when it is being read already. */
+  /** Reads a container from its last passed line, else from `since`; again later if it is being read already. */
   join(source: LogSource, since?: string): void
   fail(error: Error): void
   /** Until aborted; rejects when `fail` was called or a stream broke. */

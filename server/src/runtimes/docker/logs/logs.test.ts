@@ -14,7 +14,7 @@ const line = (second: number, stream: LogLine['stream'] = 'stdout'): LogLine => 
 const told = (now: number, lines: LogLine[]): string[] =>
   lines.filter(createRepeatFilter(() => at(now))).map(({ text, stream }) => `${stream === 'stderr' ? '!' : ''}${text}`)
 
-test('lines told again from an earlier one on are left out, and the next new one is not', () => {
+test('lines repeated after an earlier one are left out, and the next new one is not', () => {
   assert.deepEqual(
     told(
       9,

@@ -37,7 +37,7 @@ type Batches = AsyncGenerator<LogLine[]>
 
 interface ReadOptions {
   tail?: number
-  /** Normalised by `normalizeTime`. */
+  /** Normalized by `normalizeTime`. */
   since?: string
   until?: string
   follow?: boolean
@@ -53,10 +53,10 @@ export interface Logs {
   ofService(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
 }
 
-// What may be written between reading the history and following: more than this much of it may be lost.
+// Lines that may be written between reading the history and following: more may be lost.
 const handoverLines = 20_000
 
-/** Seconds and nanoseconds, as the engine wants them. */
+/** Seconds and nanoseconds, as the engine requires them. */
 const toEngineTime = (normalized: string): string =>
   `${Math.floor(new Date(normalized).getTime() / 1000)}${normalized.slice(19, 29)}`
 
@@ -65,7 +65,7 @@ const sourceOf = (row: ContainerRow): LogSource => {
   return { id, name, revision }
 }
 
-/** Merges sorted sources by time, as batches; holds one batch of each. */
+/** Merges sorted sources by time, in batches; keeps one batch of each. */
 async function* mergeByTime(sources: Batches[]): Batches {
   if (sources.length === 1) return yield* sources[0]!
   const heads: { lines: LogLine[]; next: number; from: Batches }[] = []
@@ -87,7 +87,7 @@ async function* mergeByTime(sources: Batches[]): Batches {
   }
 }
 
-/** Lines of several containers that are held to be merged: a longer tail comes from one container alone. */
+/** Lines of several containers kept for merging: a longer tail comes from one container alone. */
 const mergedMost = 10_000
 
 /** The last lines of sorted batches. */
@@ -132,7 +132,7 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
         if (later.length > 0) yield later
       }
     } catch (error) {
-      // Gone, or being removed: what it had to say has been said.
+      // Gone, or being removed: it has no more lines.
       if (!signal?.aborted && !isEngineError(error, 404, 409)) throw error
     }
   }
@@ -149,7 +149,7 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
     else yield await keepLast(all, Math.min(tail, mergedMost))
   }
 
-  /** One container alone needs no merge: the engine goes from its history to its present without a seam. */
+  /** One container alone needs no merge: the engine continues seamlessly from history to live lines. */
   async function* follow(serviceId: string, options: LogOptions, signal: AbortSignal): Batches {
     const { tail } = options
     const begun = normalizeTime(clock.now().toISOString())
@@ -178,7 +178,7 @@ export const createLogs = (engine: Engine, containers: Containers, events: Event
       if (sources.length === 1) firstTail.set(sources[0]!.id, tail)
       else
         for await (const lines of history(sources, options)) {
-          // What the tail cut off is older than its first line, also of those containers that are not in it.
+          // Lines cut off by the tail are older than its first line, also those of containers that are not in it.
           if (tail !== undefined) since = lines[0]?.at ?? begun
           for (const line of lines) joiner.remember(line)
           if (lines.length > 0) yield lines

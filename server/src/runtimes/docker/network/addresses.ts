@@ -1,7 +1,7 @@
 /**
- * Addresses of instances on the networks of their environments: chosen by us, so that a restart of a container, of the
- * engine or of the machine keeps them. Promises: no two containers have one, also while one of them is down; one that
- * was given back rests, because requests may still be under way to it.
+ * Addresses of instances on the networks of their environments: chosen by us, so that they stay the same across
+ * restarts of a container, of the engine or of the machine. Promises: no two containers have the same one, even while
+ * one of them is down; a released one rests, because requests may still be in progress to it.
  */
 import type { Clock } from '../../../lib/time/clock.ts'
 import { addressAt, type Subnet } from './subnets.ts'
@@ -9,17 +9,17 @@ import { addressAt, type Subnet } from './subnets.ts'
 export interface Addresses {
   /** Keeps a free address for `name` until released; null when all are taken. */
   take(subnet: Subnet, name: string): string | null
-  /** All that containers have now, by their names, tells of what others made and removed. */
+  /** Updates from all addresses that containers have now, by their names, including changes by other control planes. */
   learn(held: ReadonlyMap<string, string>): void
   release(name: string): void
 }
 
 const restMs = 60_000
-/** For an image to be had again before its container is there to be seen. */
+/** For pulling an image again before its container becomes visible. */
 const unseenMs = 10 * 60_000
 
 interface Holder {
-  /** Null: given back. */
+  /** Null: released. */
   name: string | null
   sinceMs: number
 }
@@ -50,7 +50,7 @@ export const createAddresses = (clock: Pick<Clock, 'monotonicMs'>): Addresses =>
   return {
     take: ({ first, last }, name) => {
       const count = last - first + 1
-      // From anywhere: another control plane that chooses at the same time rarely meets us.
+      // From a random position: another control plane that chooses at the same time rarely chooses the same.
       const start = Math.floor(Math.random() * count)
       for (let step = 0; step < count; step += 1) {
         const address = addressAt(first + ((start + step) % count))

@@ -4,7 +4,7 @@ import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { parseRoutes } from './subnets.ts'
 
-/** Also networks of other engines whose bridges have no container: those stand in the table of routes only. */
+/** Also networks of other engines whose bridges have no container: those are only in the table of routes. */
 export const ownSubnets = async (): Promise<string[]> => [
   ...Object.values(networkInterfaces()).flatMap((all) => (all ?? []).flatMap(({ cidr }) => cidr ?? [])),
   ...parseRoutes(await readFile('/proc/net/route', 'latin1').catch(() => '')),

@@ -1,4 +1,4 @@
-/** Containers that are disconnected from a network, as the engine says so: also at each of their ends. */
+/** Containers that are disconnected from a network, from the engine's events: also at each of their ends. */
 import type { Engine } from '../../../lib/docker/docker-engine.ts'
 import type { Keep } from '../../../lib/foreign-text/keep.ts'
 import { readEvents } from '../events.ts'
@@ -15,7 +15,7 @@ export const watchDisconnects = async (
   onDisconnect: (containerId: string) => void,
   signal: AbortSignal,
 ): Promise<void> => {
-  // These events have no labels of ours to choose them by.
+  // These events cannot be filtered by our labels.
   const filters = JSON.stringify({ type: ['network'], event: ['disconnect'] })
   const stream = await engine.stream('GET', '/events', { query: { filters }, signal })
   for await (const { Actor } of readEvents<WireEvent>(stream, keep)) {

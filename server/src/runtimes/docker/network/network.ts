@@ -23,15 +23,15 @@ const networksKeep: Keep = [{ Id: true, Name: true, Created: true, Labels: 'any'
 
 export interface Networks {
   /**
-   * Makes sure that the environment's network is there; remembers it, so that a redeploy asks nothing. Resolves to the
-   * addresses at which this machine reaches what is given one; null when it reaches none.
+   * Ensures that the environment's network exists; remembers it, so that a redeploy makes no call. Resolves to the
+   * addresses at which this machine reaches its containers; null if it cannot reach them.
    */
   ensure(environmentId: string): Promise<Subnet | null>
-  /** Forgets what it remembered: the engine said that the network is gone. */
+  /** Forgets the cached network: the engine reported that it is gone. */
   forget(environmentId: string): void
   /**
-   * Removes the environment's network if its bridge is gone from this machine, which only a new network mends. Nobody
-   * reached what was connected to it.
+   * Removes the environment's network if its bridge is gone from this machine: only a new network helps, and its
+   * containers were unreachable.
    */
   dropBroken(environmentId: string): Promise<void>
   remove(environmentId: string, signal: AbortSignal): Promise<void>
@@ -43,7 +43,7 @@ const isPoolEmpty = (error: unknown): boolean =>
 const isOverlap = (error: unknown): boolean => isEngineError(error) && /overlap/i.test(error.message)
 const isDuplicate = (error: unknown): boolean => isEngineError(error, 409)
 
-/** False: something is connected to it. */
+/** False: a container is connected to it. */
 const removeIfUnused = async (engine: Engine, id: string): Promise<boolean> => {
   try {
     await ignoreGone(engine.call('DELETE', `/networks/${id}`))
@@ -60,7 +60,7 @@ const disconnectAll = async (engine: Engine, id: string): Promise<void> => {
     await ignoreGone(engine.call('POST', `/networks/${id}/disconnect`, { body: { Container, Force: true } }))
 }
 
-/** `elsewhere`: an address of the engine's machine, where that is another one. */
+/** `elsewhere`: an address of the engine's machine, if that is another one. */
 export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: string): Networks => {
   const known = new Map<string, Promise<Subnet | null>>()
 
@@ -79,7 +79,10 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
       },
     })
 
-  /** Where all of our range is taken, by a wide route of this machine at that, the engine has a few of its own. */
+  /**
+   * If all of our range is taken, for example by a wide route of this machine, the engine has a few networks of its
+   * own.
+   */
   const createAnywhere = async (environmentId: string): Promise<void> => {
     try {
       await create(environmentId)
@@ -92,11 +95,11 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
     }
   }
 
-  /** Networks of all who use this engine are taken, and what else this machine has. */
+  /** Avoids networks of all users of this engine, and other networks of this machine. */
   const createSubnet = async (environmentId: string): Promise<void> => {
     const [all, own] = await Promise.all([find({}), ownSubnets()])
     const taken = all.flatMap((network) => (network.IPAM?.Config ?? []).flatMap(({ Subnet }) => Subnet ?? []))
-    // The private network of another machine is not seen from here, but has its address in it.
+    // The private network of another machine is not visible here, but its address is in it.
     const around = elsewhere === undefined ? [] : [`${elsewhere}/16`]
     for (const subnet of freeSubnets(environmentId, [...taken, ...own, ...around], 16)) {
       try {
@@ -114,7 +117,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
 
   const byAge = (a: NetworkRow, b: NetworkRow) => (a.Created + a.Id < b.Created + b.Id ? -1 : 1)
 
-  /** Names are not unique in the engine: of racing creators' networks the oldest stays, or the one in use. */
+  /** Names are not unique in the engine: of networks created concurrently the oldest is kept, or the one in use. */
   const dropDuplicates = async (name: string): Promise<NetworkRow | undefined> => {
     const [oldest, ...newer] = (await named(name)).sort(byAge)
     if (newer.length === 0) return oldest
@@ -123,7 +126,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
     return (await named(name)).sort(byAge)[0]
   }
 
-  /** From before we chose the addresses: it gives way when no container of the environment is left, running or not. */
+  /** From before we chose the addresses: it is removed when no container of the environment is left, running or not. */
   const giveWay = async (environmentId: string, { Id, IPAM }: NetworkRow): Promise<boolean> => {
     if (subnetOf(IPAM?.Config) !== null) return false
     const filters = JSON.stringify({ label: [`${labels.environment}=${environmentId}`] })
@@ -144,7 +147,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
 
   const open = async (environmentId: string): Promise<Subnet | null> => {
     const network = await make(environmentId)
-    // What another machine's engine says of its bridges is no reason to look for them here.
+    // Reports of another machine's engine about its bridges are not checked on this one.
     const subnet = elsewhere === undefined ? subnetOf(network?.IPAM?.Config) : null
     return subnet !== null && (await isBridgeHere(network!.Id, subnet.gateway)) ? subnet : null
   }

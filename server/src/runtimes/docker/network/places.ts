@@ -1,4 +1,4 @@
-/** Where instances are reached: which address or which ports each has, from before its start until its removal. */
+/** The address or ports at which each instance is reached, from before its start until its removal. */
 import type { Workload } from '../../runtime.ts'
 import { type ContainerRow, type Containers, toInstance } from '../containers.ts'
 import { askedPorts, type InstancePlace, labels, parsePlace } from '../describe.ts'
@@ -11,7 +11,7 @@ interface PlacesParts {
   networks: Pick<Networks, 'ensure' | 'forget'>
   addresses: Addresses
   ports: Ports
-  /** The address of the engine's machine at which it publishes ports; absent for an engine of this machine. */
+  /** The address of the engine's machine at which it publishes ports; absent for this machine's engine. */
   elsewhere?: string | undefined
 }
 
@@ -21,10 +21,10 @@ export interface Places {
     workload: Pick<Workload, 'environmentId' | 'ports' | 'readiness' | 'liveness'>,
     name: string,
   ): Promise<InstancePlace>
-  /** The engine refused it: what is known of the network may be of one that was there before. */
+  /** The engine refused it: the cached data may be of a former network. */
   refused(environmentId: string, name: string): void
   release(name: string): void
-  /** What all instances have: a list of all of them tells what other control planes made and removed. */
+  /** The places of all instances: a complete list shows changes by other control planes. */
   learn(rows: readonly ContainerRow[]): void
 }
 
@@ -43,7 +43,7 @@ export const createPlaces = ({ containers, networks, addresses, ports, elsewhere
     addresses.learn(held)
   }
 
-  /** Before the first choice: places of containers that are down at the moment. */
+  /** Before the first choice: reads places of containers that are down at the moment. */
   const know = (): Promise<void> => {
     known ??= containers.list().then(learn)
     known.catch(() => {
@@ -60,7 +60,7 @@ export const createPlaces = ({ containers, networks, addresses, ports, elsewhere
   return {
     take: async (workload, name) => {
       const [subnet] = await Promise.all([networks.ensure(workload.environmentId), know()])
-      // What is published there, all of its network reaches: nothing that nobody outside asks.
+      // The whole network can reach published ports: only ports that are needed from outside are published.
       if (elsewhere !== undefined) return { hostIp: elsewhere, hostPorts: await ports.take(name, askedPorts(workload)) }
       const address = subnet && addresses.take(subnet, name)
       if (address === null) return { hostPorts: await ports.take(name, workload.ports) }

@@ -82,7 +82,7 @@ test('when the engine finds the port taken, another is tried and nothing is left
     ...ports,
     take: async (...args: Parameters<typeof ports.take>) => (++tries === 1 ? { 8080: held } : ports.take(...args)),
   }
-  // As where this machine does not reach the network.
+  // As if this machine could not reach the network.
   const far = { ...networks, ensure: async (id: string) => networks.ensure(id).then(() => null) }
   const places = createPlaces({ containers, networks: far, addresses: createAddresses(systemClock), ports: racing })
   const hooks = createHooks(engine, systemClock)

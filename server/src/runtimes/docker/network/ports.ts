@@ -1,7 +1,7 @@
 /**
  * Ports for containers that cannot be reached at their own addresses: chosen by us, so that they survive a restart by
- * the engine. Those in use on this machine are found by trying, those of another machine by its engine, which refuses
- * the start.
+ * the engine. Ports in use on this machine are detected by trying them, those on another machine by its engine, which
+ * refuses the start.
  */
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'
@@ -9,7 +9,7 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import type { WorkloadPort } from '../../runtime.ts'
 import type { HostPorts } from '../describe.ts'
 
-// Below the ephemeral range of Linux, or outgoing connections would take them; and below the usual ports of routes.
+// Below the ephemeral range of Linux, or outgoing connections would use them; and below the default ports of routes.
 const first = 15_000
 const count = 15_000
 
@@ -18,7 +18,7 @@ export const isOurs = (port: number): boolean => port >= first && port < first +
 export interface Ports {
   /** Picks free ports and keeps them for `name` until released. */
   take(name: string, ports: readonly WorkloadPort[]): Promise<HostPorts>
-  /** Keeps ports that a container already has: while it is down, between two starts, no socket holds them. */
+  /** Keeps ports that a container already has: while it is down, between two starts, no socket uses them. */
   keep(name: string, ports: HostPorts): void
   release(name: string): void
 }

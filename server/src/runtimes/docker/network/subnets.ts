@@ -6,14 +6,14 @@ interface Range {
   last: number
 }
 
-/** As the engine is told of a network, and tells of it. */
+/** The engine's form of a network's addresses. */
 export interface IpamConfig {
   Subnet?: string
   Gateway?: string
   IPRange?: string
 }
 
-/** Addresses of a network that we give away; the engine gives others to what it starts without one. */
+/** Addresses of a network that we assign; the engine assigns others to containers without one. */
 export interface Subnet {
   gateway: string
   /** Both ends included, as numbers. */
@@ -36,13 +36,16 @@ export const rangeOf = (subnet: string): Range | null => {
   return { first: start, last: start + size - 1 }
 }
 
-/** A bridge of Linux holds 1023 containers, so this is as large as one is of use. */
+/** A bridge of Linux has at most 1023 containers, so a larger one would be useless. */
 const subnetBits = 22
 const subnetSize = 2 ** (32 - subnetBits)
 const subnetCount = 2 ** (subnetBits - 10)
 const begin = toNumber('10.192.0.0')
 
-/** The /22 networks of 10.192.0.0/10, from a place that differs per environment, without those that are taken. */
+/**
+ * The /22 networks of 10.192.0.0/10, starting at a position that depends on the environment, without those that are
+ * taken.
+ */
 export const freeSubnets = (environmentId: string, taken: readonly string[], wanted: number): string[] => {
   const ranges = taken.flatMap((subnet) => rangeOf(subnet) ?? [])
   const start = createHash('sha256').update(environmentId).digest().readUInt16BE(0)
@@ -56,7 +59,7 @@ export const freeSubnets = (environmentId: string, taken: readonly string[], wan
   return found
 }
 
-/** A quarter of the addresses for what the engine starts without a fixed one; the two never meet. */
+/** A quarter of the addresses is for containers without a fixed one; the two parts never overlap. */
 export const layOut = (subnet: string): Required<IpamConfig> => {
   const { first } = rangeOf(subnet)!
   return {
@@ -66,7 +69,7 @@ export const layOut = (subnet: string): Required<IpamConfig> => {
   }
 }
 
-/** The addresses that are ours to give away in a network of this configuration; null when it was not laid out by us. */
+/** The addresses that we assign in a network of this configuration; null if we did not lay it out. */
 export const subnetOf = (configs: readonly IpamConfig[] | null | undefined): Subnet | null => {
   const [config] = configs?.length === 1 ? configs : []
   const range = rangeOf(config?.Subnet ?? '')
@@ -78,9 +81,7 @@ export const subnetOf = (configs: readonly IpamConfig[] | null | undefined): Sub
 
 const hexWord = (hex: string): number[] => (hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)).reverse()
 
-/**
- * Networks that the kernel's table of routes (`/proc/net/route`) leads to; those of whole continents are passed over.
- */
+/** Networks in the kernel's table of routes (`/proc/net/route`); very wide ones are ignored. */
 export const parseRoutes = (table: string): string[] =>
   table.split('\n').flatMap((line) => {
     const [, destination = '', , , , , , mask = ''] = line.split('\t')

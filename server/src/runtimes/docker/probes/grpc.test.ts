@@ -58,7 +58,7 @@ test('a program is ready when its health service says SERVING for the service th
   await assert.rejects(askGrpc(address, '', soon()))
 })
 
-test('what is no gRPC program, and what is silent, is not ready', async (t) => {
+test('a program without gRPC, and a silent one, is not ready', async (t) => {
   const server = createServer((socket) => socket.end('SSH-2.0\r\n'))
   t.after(() => server.close())
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

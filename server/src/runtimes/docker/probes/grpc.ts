@@ -19,7 +19,7 @@ const requestFor = (service: string): Buffer => {
   return Buffer.concat([head, message])
 }
 
-/** Of HealthCheckResponse, whose only field is the state; null for what is none. */
+/** The state, which is the only field of HealthCheckResponse; null for other bytes. */
 const stateIn = (bytes: Buffer): number | null => {
   if (bytes.length < 5 || bytes[0] !== 0) return null
   const message = bytes.subarray(5)
@@ -36,7 +36,7 @@ const findingOf = (bytes: Buffer, status: string): string | null => {
   return `answered ${states[state ?? -1] ?? 'something that is not a state'}`
 }
 
-/** Null when it serves, else what it says, as the end of a sentence. Rejects when there is no answer in time. */
+/** Null when it serves, else its state, as the end of a sentence. Rejects if there is no answer in time. */
 export const askGrpc = (
   { host, port }: { host: string; port: number },
   service: string,

@@ -32,7 +32,7 @@ test('listening sockets are read from the table, the name server of the engine a
   ])
 })
 
-test('what is no such table has no listeners', () => {
+test('a text without such a table has no listeners', () => {
   const nonsense = ['', 'cat: not found', '0: 0:1F90 0:0 0A ', `${row(any, 80).slice(0, 20)}\n`, '\0'.repeat(1000)]
   for (const text of nonsense) assert.deepEqual(parseListeners(text), [])
 })

@@ -1,11 +1,11 @@
 /**
- * What a program listens on, from the kernel's table of TCP sockets of its network namespace, and what that says about
- * a port on which nobody answers. Pure. The table may come from the container itself: it is parsed, never believed
- * further than a sentence to its owner.
+ * What a program listens on, from the kernel's table of TCP sockets of its network namespace, and the explanation of a
+ * port that does not answer. Pure. The table may come from the container itself: it is parsed, and used only for a
+ * sentence to its owner.
  */
 
 export interface Listener {
-  /** Who reaches it: everyone, one address of its own, or only what runs in the same container. */
+  /** Who can connect: everyone, one address of its own, or only programs in the same container. */
   reach: 'any' | 'own' | 'loopback'
   host: string
   port: number
@@ -14,7 +14,7 @@ export interface Listener {
 const listening = '0A'
 const mostListed = 5
 
-/** As the kernel prints it: words of four bytes, each in the order of a little-endian machine. */
+/** As the kernel prints it: words of four bytes, each in little-endian order. */
 const bytesOf = (hex: string): number[] =>
   (hex.match(/.{8}/g) ?? []).flatMap((word) =>
     (word.match(/../g) ?? []).reverse().map((byte) => Number.parseInt(byte, 16)),
@@ -66,14 +66,14 @@ export interface PortFinding {
 
 const isReached = ({ reach }: Listener): boolean => reach !== 'loopback'
 
-/** Whether only `[::]` has this port, which serves IPv4 too or not: the table does not say which. */
+/** Whether only `[::]` has this port, which may serve IPv4 too: the table does not show that. */
 export const mayBeIpv6Only = (port: number, listeners: readonly Listener[]): boolean => {
   const here = listeners.filter((each) => each.port === port && isReached(each))
   return here.length > 0 && here.every(({ host }) => host === '::')
 }
 
 /**
- * Why nobody answers on a port; null when something listens there. `exposed`: other ports that the image names.
+ * Why a port does not answer; null if something listens there. `exposed`: other ports that the image names.
  * `refusesIpv4`: a connection over IPv4 was refused after the table was read.
  */
 export const explainPort = (

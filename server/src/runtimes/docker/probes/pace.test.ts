@@ -1,4 +1,4 @@
-/** When a probe asks an instance that runs: at the delay and the period that were asked for. */
+/** When a probe checks a running instance: at the configured delay and period. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createFakeClock } from '../../../../test/support/fake-clock.ts'

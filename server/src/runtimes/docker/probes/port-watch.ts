@@ -1,7 +1,7 @@
 /**
- * While an instance is waited for: which ports its program listens on, so that a wrong port is told within seconds and
- * not at the deadline. Read from the container's own network namespace: the kernel's table where its processes run on
- * this machine, else what a command in the container prints. What cannot be known is not told.
+ * While an instance is waited for: finds which ports its program listens on, so that a wrong port is reported within
+ * seconds and not at the deadline. Read from the container's own network namespace: the kernel's table if its
+ * processes run on this machine, else the output of a command in the container. Unknown facts are not reported.
  */
 import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
@@ -15,9 +15,9 @@ import { execIn } from '../exec.ts'
 import { explainPort, type Listener, mayBeIpv6Only, type PortFinding, parseListeners } from './listeners.ts'
 
 const everyMs = 2000
-/** How long a program runs before its missing port is told. */
+/** How long a program runs before its missing port is reported. */
 const quietMs = 6000
-/** Of services without a probe of their own: how long a program that listens elsewhere only is waited for. */
+/** For services without a probe of their own: how long to wait for a program that only listens elsewhere. */
 const patienceMs = { loopback: 30_000, ipv6: 30_000, elsewhere: 60_000, nothing: Number.POSITIVE_INFINITY }
 const execMs = 3000
 const connectMs = 1000
@@ -29,7 +29,7 @@ const readTable = async (pid: number): Promise<string> => {
   return (await read('tcp')) + (await read('tcp6').catch(() => ''))
 }
 
-/** Null where its processes are not this machine's: an id of a process says nothing by itself. */
+/** Null if its processes are not on this machine: a process id alone proves nothing. */
 const readHere = async ({ Id, State }: ContainerDetail): Promise<string | null> => {
   if (!(State.Pid > 0)) return null
   const holds = async (): Promise<boolean> => (await readFile(`/proc/${State.Pid}/cgroup`, 'utf8')).includes(Id)
@@ -61,7 +61,7 @@ interface Listening {
   exposed: number[]
 }
 
-/** What the program of a container listens on; null for what cannot be known. */
+/** The ports on which a container's program listens; null if they are unknown. */
 type ReadListening = (id: string, workload: Workload, signal: AbortSignal) => Promise<Listening | null>
 
 const exposedBy = ({ Config }: ContainerDetail, { ports }: Workload): number[] =>
@@ -79,7 +79,7 @@ const createListening =
     return table === null ? null : { listeners: parseListeners(table), exposed: exposedBy(detail, workload) }
   }
 
-/** The port that has to answer; null for what listens nowhere, or is asked by a command. */
+/** The port that has to answer; null for a program that listens nowhere, or has a command as its probe. */
 const askedPort = (workload: Workload): number | null => {
   const check = workload.readiness?.check
   if (check !== undefined) return check.kind === 'exec' ? null : check.port
@@ -87,7 +87,7 @@ const askedPort = (workload: Workload): number | null => {
   return port === undefined || port.protocol === 'UDP' ? null : port.internalPort
 }
 
-/** What is waited for, in words. */
+/** The awaited condition, in words. */
 export const awaited = (workload: Workload): string => {
   const check = workload.readiness?.check
   if (check?.kind === 'exec') return 'the command of its readiness probe'
@@ -109,7 +109,7 @@ interface Watched {
   progress: Progress
 }
 
-/** Whether nothing listens there, as the machine behind it says at once. */
+/** Whether nothing listens there, as the machine reports at once. */
 const isRefused = ({ host, port }: { host: string; port: number }, signal: AbortSignal): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = connect({ host, port, signal, timeout: connectMs })
@@ -140,8 +140,8 @@ const find = async (
 }
 
 /**
- * Tells what the program listens on instead, each finding once. The finding, when the service has no probe that says how
- * long to wait, and the program has listened elsewhere for so long that it will not come any more.
+ * Reports the ports on which the program listens instead, each finding once. Resolves to the finding if the service
+ * has no probe that says how long to wait, and the program has listened elsewhere for so long that waiting is useless.
  */
 const watch = async (
   read: ReadListening,
@@ -166,16 +166,19 @@ const watch = async (
   }
 }
 
-/** What a program listens on is only a help: where it cannot be read, who waits goes on as without. */
+/** The ports of a program are only a help: if they cannot be read, the wait continues without them. */
 export const createPortWatch = (engine: Engine, containers: Pick<Containers, 'inspect'>) => {
   const read = createListening(engine, containers)
   return {
-    /** Why nobody answers at this moment, as the end of a sentence; null when something listens, or nothing is known. */
+    /**
+     * Why a port does not answer at this moment, as the end of a sentence; null if something listens, or nothing is
+     * known.
+     */
     why: async (workload: Workload, instance: Placed, signal: AbortSignal): Promise<string | null> => {
       const finding = await find(read, workload, instance, signal).catch(() => null)
       return finding === null ? null : lower(finding.text)
     },
-    /** Resolves with why the service will not become ready; null when that is not known, or nobody waits any more. */
+    /** Resolves with why the service will not become ready; null if that is unknown, or the wait has ended. */
     watch: async (watched: Watched, signal: AbortSignal): Promise<string | null> => {
       if (askedPort(watched.workload) === null) return null
       const finding = await watch(read, watched, signal).catch(() => null)

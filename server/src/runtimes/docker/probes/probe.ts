@@ -18,8 +18,8 @@ interface Address {
   port: number
 }
 
-// Of a port that the engine publishes: docker-proxy accepts before it knows whether anything listens behind it, and
-// closes when nothing does. On a machine that is busy this takes far longer than the milliseconds it usually does.
+// For a port that the engine publishes: docker-proxy accepts before it knows whether anything listens behind it, and
+// closes if nothing does. On a busy machine this takes far longer than its usual milliseconds.
 const settleMs = 300
 const isPublished = ({ host, port }: Address, inner: number): boolean => host === '127.0.0.1' || port !== inner
 const defaultTimeoutMs = 5000
@@ -110,7 +110,7 @@ const probeExec = async (engine: Engine, id: string, command: string[], timeoutM
   }
 }
 
-/** Looks as a configured probe says. */
+/** Checks as a configured probe says. */
 export const probeCallOf = (engine: Engine, probe: Probe, instance: Instance): ProbeCall => {
   const { check } = probe
   const timeoutMs = Math.max(1, probe.timeoutSeconds) * 1000
@@ -125,7 +125,7 @@ export const probeCallOf = (engine: Engine, probe: Probe, instance: Instance): P
   return (signal) => probeHttp(address, check.port, { scheme: check.scheme, path, timeoutMs, accepts }, signal)
 }
 
-/** How to look at this instance; null when nothing listens, so that staying up has to do. */
+/** How to check this instance; null if nothing listens, so that staying up has to do. */
 export const probeFor = (engine: Engine, workload: Workload, instance: Instance): ProbeCall | null => {
   if (workload.readiness !== null) return probeCallOf(engine, workload.readiness, instance)
   const port = usualPort(workload)

@@ -1,4 +1,7 @@
-/** Which instances said no after they were ready: they get no requests until they say yes again. Kept in memory. */
+/**
+ * Instances that became unready after they were ready: they get no requests until they are ready again. Kept in
+ * memory.
+ */
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../../blue-green/instances.ts'
 import type { Probe } from '../../runtime.ts'
@@ -8,18 +11,18 @@ type Which = Pick<Instance, 'id' | 'name' | 'environmentId' | 'serviceId' | 'rev
 
 export interface Readiness {
   isUnready(id: string): boolean
-  /** It was found ready: by the watch, or by the rollout that waited for it. */
+  /** It was found ready: by the watch, or by a rollout. */
   ready(instance: Which): void
-  /** It said no so often. One that was never ready is its rollout's matter. */
+  /** It failed its probe that often. One that was never ready is handled by its rollout. */
   unready(instance: Which): void
-  /** Its program ended: what is started instead has to say yes first. */
+  /** Its program ended: the restarted one must become ready first. */
   ended(instance: Which): void
   removed(id: string): void
 }
 
-/** `changed` is told of each change. */
+/** `changed` is called for each change. */
 export const createReadiness = (changed: (instance: Which, isReady: boolean) => void): Readiness => {
-  /** Of those that were ready once. */
+  /** Of those that were ready before. */
   const states = new Map<string, boolean>()
   const unready = (instance: Which): void => {
     if (states.get(instance.id) !== true) return
@@ -42,11 +45,11 @@ export const createReadiness = (changed: (instance: Which, isReady: boolean) => 
 interface ReadinessWatch {
   clock: Clock
   readiness: Readiness
-  /** It was started just now; else it has run before anybody looked, and is taken for ready. */
+  /** It was started just now; else it ran before the watch began, and counts as ready. */
   isFresh: boolean
 }
 
-/** At the pace that was asked for, until aborted. */
+/** At the configured pace, until aborted. */
 export const watchReadiness = async (
   { clock, readiness, isFresh }: ReadinessWatch,
   instance: Instance,

@@ -56,10 +56,10 @@ interface ReadyParts {
   clock: Clock
 }
 
-// Most programs listen within milliseconds of their start, and a look costs less than one; a command costs many.
+// Most programs listen within milliseconds of their start, and a check costs less than one; a command costs many.
 const firstPauseMs = { look: 4, command: 50 }
 const longestPauseMs = 500
-/** Where a look costs little, what is ready is noticed within a twentieth of the time that it took, or within this. */
+/** If a check is cheap, readiness is noticed within a twentieth of the time that it took, or within this. */
 const shareOfWait = 0.05
 const shortPauseMs = 15
 const stayUpMs = 1000
@@ -67,7 +67,7 @@ const errorLines = 50
 /** For finding out why a program could not be started. */
 const explainMs = 10_000
 
-/** When it is asked: as its probe says, and as soon as it is worth it where nobody chose. */
+/** When it is checked: as its probe says, and by default as soon as a check is worthwhile. */
 const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nextMs(): number } => {
   const chosen = eagerReadiness === true ? null : readiness
   const { initialDelaySeconds, periodSeconds } = chosen ?? usualPace
@@ -88,7 +88,7 @@ const paceOf = ({ readiness, eagerReadiness }: Workload): { firstMs: number; nex
   }
 }
 
-/** What is known of one instance while it is waited for. */
+/** The state of one instance while it is waited for. */
 interface Candidate {
   instance: Instance
   ending: Ending
@@ -107,7 +107,7 @@ const createCandidate = (instance: Instance, nowMs: number): Candidate => ({
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
 
-/** The engine's count of endings, and whether it starts the container again. */
+/** The engine's count of endings, and whether it restarts the container. */
 const inspectEnding = async (
   containers: Pick<Containers, 'inspect'>,
   { instance, ending }: Candidate,
@@ -130,11 +130,11 @@ const findInstances = async (containers: Containers, workload: Workload, signal:
   throw new DeploymentError('not_ready', message)
 }
 
-/** For what listens nowhere. */
+/** For a program that listens nowhere. */
 const lookAtAge = (clock: Clock, { upSinceMs }: Candidate): ProbeResult =>
   upSinceMs !== null && clock.monotonicMs() - upSinceMs >= stayUpMs ? null : 'it did not stay running for 1 s'
 
-/** What has ended once may answer between two endings: a yes of it counts when it has also stayed up. */
+/** A program that has exited once may answer between two exits: it counts as ready only if it has also stayed up. */
 const lookFor = (engine: Engine, clock: Clock, workload: Workload, candidate: Candidate) => {
   const probe = probeFor(engine, workload, candidate.instance)
   return async (signal: AbortSignal): Promise<ProbeResult> => {
@@ -173,7 +173,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     await conclude(candidate, memoryMb)
   }
 
-  /** Ended before anyone listened. */
+  /** It exited before the listener was added. */
   const adoptState = async (candidate: Candidate, memoryMb: number): Promise<void> => {
     const { instance, ending } = candidate
     if (instance.state === 'running' || instance.state === 'created') return
@@ -187,7 +187,7 @@ export const createReady = ({ engine, containers, events, logs, clock }: ReadyPa
     await conclude(candidate, memoryMb)
   }
 
-  /** Of the first instance: the others run the same. */
+  /** For the first instance: the others run the same. */
   const tellPort = async (workload: Workload, candidate: Candidate, progress: Progress, signal: AbortSignal) => {
     const { instance } = candidate
     const upSinceMs = () => candidate.upSinceMs

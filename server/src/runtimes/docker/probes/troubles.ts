@@ -1,13 +1,13 @@
 /**
- * What is wrong with containers that run: their liveness probe fails, or they have lost their network. Liveness is kept
- * in memory and found again after a restart of ours; the network is what the engine says of a container.
+ * Problems of running containers: a failing liveness probe, or a lost network. Liveness is kept in memory and found
+ * again after a restart of ours; the network is known from the engine.
  */
 import type { Trouble } from '../../trouble.ts'
 import { labelOf, labels, networkName, parsePlace, taskIdIn } from '../describe.ts'
 
 export interface Troubles {
   of(id: string): Trouble | undefined
-  /** A liveness probe failed so often that its container is to be restarted; or replaced, as the result says. */
+  /** A liveness probe failed so often that its container must be restarted; or replaced, as the result says. */
   failed(id: string, finding: string): Trouble
   restarted(id: string): void
   /** It is alive. False: nothing was wrong. */
@@ -15,7 +15,7 @@ export interface Troubles {
   removed(id: string): void
 }
 
-/** Restarts of one container without its probe ever succeeding in between; then it is replaced. */
+/** Restarts of one container without a success of its probe in between; then it is replaced. */
 const mostRestarts = 3
 
 export const createTroubles = (): Troubles => {
@@ -49,8 +49,8 @@ interface Row {
 }
 
 /**
- * Whether a container that runs is not where it was put: somebody has disconnected it or removed its network. A restart
- * does not connect it again. Null: it is there, or nothing is known.
+ * Whether a running container is not where it was put: another client has disconnected it or removed its network. A
+ * restart does not connect it again. Null: it is there, or nothing is known.
  */
 export const cutOff = ({ Names, Labels, NetworkSettings }: Row, isBridgeGone = false): Trouble | null => {
   const networks = NetworkSettings?.Networks
@@ -59,7 +59,7 @@ export const cutOff = ({ Names, Labels, NetworkSettings }: Row, isBridgeGone = f
   if (!networks || environmentId === undefined || isTask) return null
   const place = parsePlace(labelOf(Labels, labels.ports))
   const endpoint = networks[networkName(environmentId)]
-  // Where the engine publishes ports, the address is its own affair.
+  // If the engine publishes ports, it chooses the address itself.
   const isThere = endpoint !== undefined && (!('address' in place) || place.address === endpoint.IPAddress)
   if (isThere && !isBridgeGone) return null
   const what =
@@ -67,7 +67,7 @@ export const cutOff = ({ Names, Labels, NetworkSettings }: Row, isBridgeGone = f
   return { message: `The container of an instance has ${what}: it is being replaced.`, needsNew: true }
 }
 
-/** Whether the engine still knows the environment's network of a container that is down, so that a start connects it. */
+/** Whether the engine still knows the environment's network of a stopped container, so that a start connects it. */
 export const isAttached = ({ Labels, NetworkSettings }: Pick<Row, 'Labels' | 'NetworkSettings'>): boolean => {
   const networks = NetworkSettings?.Networks
   return !networks || networkName(Labels[labels.environment] ?? '') in networks

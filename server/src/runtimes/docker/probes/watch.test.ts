@@ -1,4 +1,4 @@
-/** The watch goes on after errors: an engine that fails once must not leave an instance unwatched. */
+/** The watch continues after errors: an engine that fails once must not leave an instance unwatched. */
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
@@ -28,7 +28,7 @@ const row = (id: string, own: Record<string, string>): ContainerRow => ({
   Labels: { [labels.service]: `service-${id}`, ...own },
 })
 
-/** An engine in memory; `fail` says what a call rejects with. */
+/** An engine in memory; `fail` returns the error of a call. */
 const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undefined) => {
   const clock = createFakeClock()
   const calls: { path: string; atMs: number }[] = []
@@ -68,7 +68,7 @@ const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undef
 
 const delayMs = 300_000
 
-test('probes go on after errors of the engine, without their delay, until the container is gone', async () => {
+test('probes continue after errors of the engine, without their delay, until the container is gone', async () => {
   const broken = new Error('the engine did not answer')
   const failures: Record<string, (Error | undefined)[]> = {
     '/containers/a/restart': [broken, broken, undefined, new EngineError(404, 'no such container')],
@@ -120,7 +120,7 @@ test('however many containers an engine says were started, it is asked for them 
   await clock.advance(2000)
   const asked = at('/containers/json').length - before
   assert.ok(asked >= 1 && asked <= 3, String(asked))
-  // Each waits for the first look at it; one more waits for events of the engine's networks.
+  // Each waits for its first check; one more waits for events of the engine's networks.
   assert.ok([5000, 5001].includes(clock.sleeping()), String(clock.sleeping()))
   await end()
 })

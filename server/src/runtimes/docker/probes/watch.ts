@@ -1,7 +1,7 @@
 /**
- * Looks at instances for as long as they run, as their labels say: one that is not alive is restarted, one that is not
- * ready gets no requests until it is again, and one that the engine started again gets its command. While nobody
- * watches (the control plane is down), only the engine's own restart policy acts.
+ * Checks instances as long as they run, as their labels say: one that is not alive is restarted, one that is not ready
+ * gets no requests until it is again, and one that the engine restarted gets its command. While the control plane is
+ * down, only the engine's own restart policy acts.
  */
 import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
@@ -125,7 +125,7 @@ interface WatchParts {
   log: Log
 }
 
-/** What is looked at of one instance. */
+/** The watched state of one instance. */
 interface Watched {
   controller: AbortController
   /** Without its owner's labels, which may be large. */
@@ -134,18 +134,18 @@ interface Watched {
   hasEnded: boolean
 }
 
-/** A new start is not tried faster than this after a command that failed. */
+/** A new start is not tried faster than this after a failed command. */
 const restartPauseMs = 10_000
 const restartDeadlineMs = 60_000
 /** After an error, such as an engine that did not answer. */
 const retryPauseMs = 10_000
-/** Its end may be told in another stream of events. */
+/** Its end may be reported in another stream of events. */
 const disconnectedMs = 500
-/** Between two calls for what was started. */
+/** Between two calls for started ones. */
 const againMs = 500
-/** Of one that is restarted. */
+/** For a restarted one. */
 const stopGraceMs = 10_000
-/** Instances of one engine that are looked at: one elsewhere may list as many as it likes. */
+/** The most instances of one engine that are checked: one elsewhere may list any number. */
 const mostWatched = 5000
 
 const ours: ReadonlySet<string> = new Set(Object.values(labels))
@@ -158,11 +158,11 @@ const withOurLabels = (row: ContainerRow): ContainerRow => ({
 const probeIn = (row: ContainerRow, label: string, { endpoints }: PlacedInstance): Probe | null => {
   const text = labelOf(row.Labels, label)
   const probe = text === undefined ? null : parseProbe(text)
-  // Of a container from before its labels were all ours: its image says this, and concerns no other.
+  // For a container from before all its labels were ours: the label is its image's, and is ignored.
   return probe === null || (probe.check.kind !== 'exec' && endpoints[probe.check.port] === undefined) ? null : probe
 }
 
-/** Until it succeeds or `ended`: what an error ended for good would leave its instance unwatched. */
+/** Until it succeeds or `ended`: an error must not leave its instance unwatched. */
 const createPersist =
   ({ clock, log }: Pick<WatchParts, 'clock' | 'log'>) =>
   async (work: (isAgain: boolean) => Promise<void>, what: object, ended: AbortSignal): Promise<void> => {
@@ -170,7 +170,7 @@ const createPersist =
       try {
         return await work(isAgain)
       } catch (error) {
-        // A container that is gone needs nothing any more.
+        // A container that is gone needs nothing more.
         if (ended.aborted || isEngineError(error, 404)) return
         log.warn({ err: error, ...what }, `watching goes on in ${retryPauseMs / 1000} s`)
         await clock.sleep(retryPauseMs, ended)
@@ -178,7 +178,7 @@ const createPersist =
     }
   }
 
-/** One call after the other, however often it is asked for; `persist` goes on after errors. */
+/** One call after another, however often it is requested; `persist` continues after errors. */
 const createAgain = (
   clock: Pick<Clock, 'sleep'>,
   signal: AbortSignal,
@@ -221,7 +221,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     await engine.call('POST', `/containers/${row.Id}/restart`, { query, deadlineMs: restartDeadlineMs })
   }
 
-  /** What the engine started again, or we did: it is as new. */
+  /** A container that the engine or we restarted: it is like new. */
   const runCommand = async (row: ContainerRow, ended: AbortSignal): Promise<void> => {
     const command = parseCommand(labelOf(row.Labels, labels.postStart))
     if (command === null) return
@@ -246,7 +246,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
       void persist(work, { instance: instance.name }, ended).catch(() => {})
     const look = (probe: Probe): ProbeCall => probeCallOf(engine, probe, instance)
     const findings = findingsOf({ troubles, events, log }, instance, () => restart(row))
-    // The delay is for a program that begins, not for a second attempt to watch it.
+    // The delay is for a program that starts, not for another attempt to watch it.
     const withDelay = (probe: Probe, isAgain: boolean): Probe =>
       isAgain ? { ...probe, initialDelaySeconds: 0 } : probe
     const alive = probeIn(row, labels.liveness, instance)
@@ -260,7 +260,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     if (isRestarted) run(() => runCommand(row, ended))
   }
 
-  /** One call for all: instances that are not looked at yet. */
+  /** One call for all: finds instances that are not watched yet. */
   const findNew = async (isFresh: boolean): Promise<void> => {
     for (const row of await containers.list({}, { signal }))
       if (row.State === 'running' && !watched.has(row.Id) && watched.size < mostWatched)
@@ -302,7 +302,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     troubles.removed(event.instanceId)
     hooks.removed(event.instanceId)
   }
-  /** An end disconnects too, and is told before that: what still runs then has lost its network. */
+  /** An end disconnects too, and is reported before that: a container that still runs then has lost its network. */
   const onDisconnect = async (id: string): Promise<void> => {
     await clock.sleep(disconnectedMs, signal)
     const known = watched.get(id)

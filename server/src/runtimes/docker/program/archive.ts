@@ -1,4 +1,4 @@
-/** What a container's filesystem has at a path, running or not, as the engine's archives have it. */
+/** The entry at a path of a container's filesystem, running or not, from the engine's archives. */
 import type { Readable } from 'node:stream'
 import { extract, type Header } from 'tar-stream'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
@@ -7,7 +7,7 @@ interface Found {
   header: Header
   /** The first bytes of a file. */
   head: Buffer
-  /** Something is in the folder. */
+  /** The folder is not empty. */
   hasMore: boolean
 }
 
@@ -24,7 +24,7 @@ const readHead = async (entry: AsyncIterable<unknown>, mostBytes: number): Promi
 
 const readFound = async (archive: Readable, mostBytes: number): Promise<Found | null> => {
   const entries = extract()
-  // Leaving early ends it, which is no failure.
+  // A reader that leaves early ends it, which is not a failure.
   entries.on('error', () => {})
   archive.on('error', (error) => entries.destroy(error))
   let found: Found | null = null
@@ -38,7 +38,7 @@ const readFound = async (archive: Readable, mostBytes: number): Promise<Found | 
   return found
 }
 
-/** A link is not followed. Null for what is not there. */
+/** A link is not followed. Null for a missing entry. */
 export const findAt = async (
   engine: Pick<Engine, 'stream'>,
   id: string,

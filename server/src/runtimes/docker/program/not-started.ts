@@ -1,6 +1,6 @@
 /**
- * Why a container's program could not be started, found out from its file: the engine's first process, and a shell that
- * takes a binary for a script, say something else than what is wrong.
+ * Why a container's program could not be started, found out from its file: the messages of the engine's first process,
+ * and of a shell that takes a binary for a script, are misleading.
  */
 import { posix } from 'node:path'
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
@@ -66,7 +66,7 @@ const readExecutable = (head: Buffer): Executable => {
 }
 
 interface Detail {
-  /** The program, as it was asked for. */
+  /** The program, as requested. */
   Path: string
   Config: { Env: string[] | null; WorkingDir: string }
 }
@@ -77,13 +77,13 @@ interface File {
   executable: Executable
 }
 
-/** Of a program: its headers, and the names of its interpreter or loader. */
+/** This much of a program has its headers, and the names of its interpreter or loader. */
 const headBytes = 64 * 1024
 const mostLinks = 8
 const deadlineMs = 10_000
 const usualPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
-/** Follows links; null for what is not there, or no file. */
+/** Follows links; null for a missing entry, or one that is not a file. */
 const fileAt = async (engine: Engine, id: string, path: string, signal: AbortSignal): Promise<File | null> => {
   let at = path
   for (let links = 0; links <= mostLinks; links++) {
@@ -97,7 +97,7 @@ const fileAt = async (engine: Engine, id: string, path: string, signal: AbortSig
   return null
 }
 
-/** Where a command may be, in the order in which it is looked for. */
+/** Possible paths of a command, in search order. */
 const placesOf = ({ Path, Config }: Detail): string[] => {
   const folder = Config.WorkingDir || '/'
   if (Path.includes('/')) return [posix.resolve(folder, Path)]
@@ -141,7 +141,7 @@ const explainFile = async (
   return `${path} needs the loader ${loader}, which the image does not have: it is built for another Linux distribution or C library than the image's.`
 }
 
-/** Null when it was started, or nothing is found to be wrong. `lines`: what was printed last. */
+/** Null if it was started, or no error is found. `lines`: the last output. */
 export const whyNotStarted = async (
   engine: Engine,
   id: string,
@@ -158,7 +158,7 @@ export const whyNotStarted = async (
     return await explainFile(file, Arch, async (path) => (await fileAt(engine, id, path, signal)) !== null)
   } catch (error) {
     outer.throwIfAborted()
-    // It is only a help: without it, what was printed says enough.
+    // It is only a help: without it, the output says enough.
     if (isEngineError(error) || signal.aborted) return null
     throw error
   }

@@ -1,4 +1,4 @@
-/** Programs and images that cannot run on the engine: each is told as one sentence that says what is wrong. */
+/** Programs and images that cannot run on the engine: each is reported as one sentence with the cause. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { pack } from 'tar-stream'
@@ -63,7 +63,7 @@ describe('programs that cannot run', () => {
     await engine.close()
   })
 
-  /** What a service and a task of this image say. */
+  /** The messages about a service and a task of this image. */
   const told = async (of: string, over: Partial<Workload> = {}): Promise<string[]> => {
     const program = { image: of, entrypoint: null, arguments: null }
     const service = await deploymentError(start(runtime, createWorkload(program, over)))
@@ -90,7 +90,7 @@ describe('programs that cannot run', () => {
       )
   })
 
-  test('a program of another architecture is told as that, with and without a shell in the image', async () => {
+  test('a program of another architecture is reported as such, with and without a shell in the image', async () => {
     const app = foreignElf()
     for (const base of ['scratch', 'busybox:1']) {
       const id = await image(`FROM ${base}\nCOPY app /app\nENTRYPOINT ["/app"]\n`, { app })
@@ -99,7 +99,7 @@ describe('programs that cannot run', () => {
     }
   })
 
-  test('a script with line ends of Windows, without its interpreter or without #! is told as that', async () => {
+  test('a script with line ends of Windows, without its interpreter or without #! is reported as such', async () => {
     const script = async (text: string) =>
       told(await image('FROM busybox:1\nCOPY run /usr/bin/run\nCMD ["run"]\n', { run: text }))
     for (const message of await script('#!/bin/sh\r\necho hello\r\n'))
@@ -122,7 +122,7 @@ describe('programs that cannot run', () => {
     assert.match(await run('echo "Error: no database"; exit 9'), /code 9: .* It said: Error: no database$/)
   })
 
-  test('a program that listens on IPv6 only is told so within a minute', async () => {
+  test('a program that listens on IPv6 only is reported within a minute', async () => {
     const script = `require('http').createServer((_, a) => a.end()).listen({ host: '::', port: 8080, ipv6Only: true })`
     const workload = createWorkload({ image: nodeImage, entrypoint: ['/bin/node', '-e'], arguments: [script] })
     const error = await deploymentError(start(runtime, { ...workload, memoryMb: 256, readyTimeoutMs: 300_000 }))

@@ -11,7 +11,7 @@ import { openFileOf } from './files.ts'
 const signal = new AbortController().signal
 const most = 2 ** 20
 
-/** The answer of an engine to whoever asks for an archive; `archive` is looked at afterwards. */
+/** An engine's answer to a request for an archive; `archive` is checked afterwards. */
 const read = async (archive: Readable | Error) => {
   const engine = {
     stream: async () => {
@@ -45,7 +45,7 @@ test('a file is read whole, and only the first of what comes', async () => {
   assert.deepEqual(await read(readableOf(archive)), { text: 'text' })
 })
 
-test('a file that says it is endless is a sentence, and nobody reads it to its end', async () => {
+test('a file that claims to be endless is a sentence, and is not read to its end', async () => {
   const archive = endless({ name: 'out', size: 4 * 2 ** 40 })
   const refused = await read(archive)
   assert.ok(refused !== null && 'error' in refused && refused.error.code === 'file_too_large')

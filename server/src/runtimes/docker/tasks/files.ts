@@ -1,10 +1,10 @@
-/** Single files of a container, running or ended, as the engine's archives have them. */
+/** Single files of a container, running or ended, from the engine's archives. */
 import type { Readable } from 'node:stream'
 import { extract } from 'tar-stream'
 import { type Engine, EngineError, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { LeftFile } from '../../collect.ts'
 
-/** The engine answers an archive of the path: one entry for a file. Anything but a file counts as missing. */
+/** The engine answers with an archive of the path: one entry for a file. Anything but a file counts as missing. */
 const openEntry = async (archive: Readable): Promise<LeftFile | null> => {
   const entries = archive.pipe(extract())
   archive.on('error', (error) => entries.destroy(error))
@@ -23,10 +23,10 @@ const openEntry = async (archive: Readable): Promise<LeftFile | null> => {
   return null
 }
 
-/** Links that lead in circles: nothing is there, and the engine says so as a fault of its own. */
+/** Circular links: the file does not exist, and the engine reports an error of its own. */
 const isCircle = (error: unknown): boolean => error instanceof EngineError && /too many links/.test(error.message)
 
-/** Null for a file that is not there. */
+/** Null for a missing file. */
 export const openFileOf = async (
   engine: Engine,
   containerId: string,

@@ -134,16 +134,16 @@ interface TasksParts {
 
 type TaskResult = Pick<TaskEnd, 'exitCode' | 'oomKilled'>
 
-/** One container, shared by all who asked for its task at once. */
+/** One container, shared by all callers that asked for its task at once. */
 interface Execution {
   id: string
   result: Promise<TaskResult>
 }
 
-/** The words of what could not be started are the last ones. */
+/** The message about a program that could not be started is last. */
 const lastLines = 20
 
-/** For what is stopped because its time is over, where nobody chose. */
+/** For a program that is stopped at its deadline, if its owner set nothing. */
 const usualGraceMs = 10_000
 
 export const createTasks = ({ engine, containers, creator, logs, ownerId, clock }: TasksParts) => {
@@ -178,7 +178,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
     return begun
   }
 
-  /** All lines; what the engine had not written down when it ended the stream is read after it. */
+  /** All lines; those that the engine had not written when it ended the stream are read afterwards. */
   const readOutput = async (
     source: { id: string; name: string; revision: string },
     ended: Promise<unknown>,
@@ -198,13 +198,13 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
 
   const sleepUntilLate = async (task: Task, id: string, signal: AbortSignal): Promise<void> => {
     const { State } = await containers.inspect(id)
-    // One that has ended did so in time, however long nobody looked.
+    // One that has ended did so in time, even if that was not observed.
     if (!State.Running) return new Promise<void>(() => {})
     const ageMs = clock.now().getTime() - new Date(State.StartedAt).getTime()
     await clock.sleep(Math.max(0, Math.min(task.timeoutMs, task.timeoutMs - ageMs)), signal)
   }
 
-  /** Files of a container that is lost are not missing: nobody can know them. */
+  /** Files of a lost container are not missing: they are unknown. */
   const collect = async (id: string, { outputs }: Pick<Task, 'outputs'>, isGood: boolean, signal: AbortSignal) => {
     const found = await collectOutputs(outputs, isGood, (path) => openFileOf(engine, id, path, signal), signal)
     if (Object.keys(found).length < outputs.length)
@@ -259,7 +259,7 @@ export const createTasks = ({ engine, containers, creator, logs, ownerId, clock 
         throw error
       })
     },
-    /** What is not ours stays. */
+    /** Containers that are not ours are kept. */
     end: async ({ taskId }: TaskKey, signal: AbortSignal): Promise<void> => {
       const rows = await rowsOf(taskId, signal)
       await untilAborted(Promise.all(rows.map((row) => remove(row.Id))), signal)

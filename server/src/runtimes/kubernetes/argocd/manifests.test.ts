@@ -66,7 +66,7 @@ test('an app is a project of its own, a repository of its own and an Application
   assert.equal((inFolder!.spec as { source: { path: string } }).source.path, 'deploy/prod')
 })
 
-test('an app leads no host to itself unless whoever runs the Argo CD lets it', () => {
+test('an app publishes no hosts unless the administrator of the Argo CD allows it', () => {
   const kindsIn = (leads: boolean): string[] => {
     const [project] = describeApp(workloadOf(), place, { ...plan, leads })
     const { namespaceResourceWhitelist: kinds } = project!.spec as { namespaceResourceWhitelist: { kind: string }[] }

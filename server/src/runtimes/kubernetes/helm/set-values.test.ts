@@ -60,7 +60,7 @@ test('single values become the tree that helm makes of them', () => {
   assert.deepEqual(written({ setJson: [['a.b', '{"c":[1]}']], set: [['a.b.c[1]', '2']] }), { a: { b: { c: [1, 2] } } })
 })
 
-test('a path that is not one is refused by its name, and never with its value', () => {
+test('an invalid path is refused by name, and never with its value', () => {
   const refused: [string, RegExp][] = [
     ['', /path/],
     ['[0]', /path/],

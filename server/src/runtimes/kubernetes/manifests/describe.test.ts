@@ -165,7 +165,7 @@ test('an older cluster is asked for no pause that it does not know, and what has
   assert.equal(silent.startupProbe, undefined)
 })
 
-test('variables and files come from a Secret of their own, whose name tells another content', () => {
+test('variables and files come from a Secret of their own, whose name changes with its content', () => {
   const content = { env: new Secret({ KEY: 'value' }), files: new Secret([{ path: '/etc/app.conf', content: 'text' }]) }
   const workload = workloadOf(content)
   const name = secretNameOf(workload, place)

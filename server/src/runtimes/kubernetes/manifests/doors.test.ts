@@ -73,7 +73,7 @@ test('what the ingress cannot carry out is refused; what protects keeps the host
   assert.deepEqual(describeDoors(publicationOf({ policy: { allow: [] } }), place), { manifests: [], refused: [] })
 })
 
-test('another way is told by its mark', () => {
+test('another way has another mark', () => {
   const markOf = (exposure: Partial<Exposure>) =>
     describeDoors(publicationOf(exposure), place).manifests[0]?.metadata.annotations?.['slipway.published']
   assert.equal(markOf({ hosts: [host] }), markOf({ hosts: [host] }))
@@ -144,7 +144,7 @@ test('through a Gateway each host is a route of its protocol, with its paths and
   assert.deepEqual([pathed.manifests.length, /by their host alone/.test(pathed.refused.join())], [0, true])
 })
 
-test('a controller is told by the annotations that the cluster names: of all, of gRPC, of clients that stay, of balancers', () => {
+test('a controller gets the annotations that the cluster names: of all, of gRPC, of clients that stay, of balancers', () => {
   const ingress = {
     annotations: { all: '1' },
     grpcAnnotations: { protocol: 'GRPC' },

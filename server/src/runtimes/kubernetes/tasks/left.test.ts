@@ -55,7 +55,7 @@ const start = async (t: TestContext) => {
   return { cluster, runtime, behave, named, create, podOf, running, once, marks: () => marks }
 }
 
-test('files of a run are read after its end, as often as somebody asks, and go when their end is called for', async (t) => {
+test('files of a run are read after its end, any number of times, and are removed by its end', async (t) => {
   const { runtime, behave, named, create, once, marks } = await start(t)
   behave({ kind: 'end', exitCode: 1, lines: ['one'] })
   const task = create()
@@ -75,7 +75,7 @@ test('files of a run are read after its end, as often as somebody asks, and go w
   assert.equal((await deploymentError(runtime.run(task, ignore, signal(), once(true)))).code, 'task_gone')
 })
 
-test('a pod that is taken away from its run takes no files with it, whether or not somebody looks', async (t) => {
+test('a pod that is deleted during its run takes no files with it, whether or not they were being read', async (t) => {
   const { cluster, runtime, behave, named, create, podOf, running, once } = await start(t)
   behave({ kind: 'endless' })
   const wanted = { exitCode: 137, oomKilled: false, timedOut: false, outputs: texts }
