@@ -1,4 +1,4 @@
-/** From what a cluster has of a service to what it is to be, in order. See `Runtime.converge`. */
+/** From the cluster's present objects of a service to the desired state, in order. See `Runtime.converge`. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Converged, Desired, Progress, Rollout, Running, Runtime, ServiceKey, Workload } from '../runtime.ts'
 import { readyWithinMs } from '../runtime.ts'
@@ -15,14 +15,14 @@ export interface ConvergeParts extends ServiceObjectsParts {
 type Stopped = Extract<Desired, { state: 'stopped' }>
 
 const minute = 60_000
-/** For which the API server may be away, or be upgraded, at any step. */
+/** For an API server that is down, or being upgraded, at any step. */
 const awayMs = 2 * minute
 const startDeadlineMs = awayMs + 3 * minute
 const stepDeadlineMs = awayMs + minute
 
 export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volumes.length > 0 || recreate === true
 
-/** It may take minutes, or never come: the service serves meanwhile. */
+/** It may take minutes, or never be assigned: the service serves meanwhile. */
 const pendingBalancer = (protocol: string, port: number): string =>
   `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service tell the address once there is one.`
 
@@ -85,7 +85,7 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     return { instances: await instancesOf(workload), refused: [] }
   }
 
-  /** The version that serves already: what is missing of it starts, as Kubernetes goes back from another one. */
+  /** The version that serves already: missing instances are started, as Kubernetes goes back from another version. */
   const restore = async (desired: Running, signal: AbortSignal): Promise<Converged> => {
     const { workload } = desired
     const manifests = await describe(workload)

@@ -7,7 +7,7 @@ import { labels } from './manifests/describe.ts'
 import { asDeploymentError, type Objects } from './objects.ts'
 import { changesOf, isTask, type Pod, toInstances } from './pods.ts'
 
-/** Ends when aborted; rejects when the cluster does not let us watch any more. */
+/** Ends when aborted; rejects when the cluster no longer lets us watch. */
 export async function* watchEvents(
   objects: Objects,
   clock: Pick<Clock, 'sleep'>,
@@ -31,7 +31,7 @@ export async function* watchEvents(
     const { serviceId, revision, id: instanceId } = told
     if (!isFirst) for (const kind of changesOf(before, now)) inbox.put({ serviceId, revision, instanceId, kind })
   }
-  /** What went away while nobody looked is gone, and what is there at the beginning has not happened now. */
+  /** Pods that disappeared during a gap are removed, and pods found at the beginning are not events. */
   const seeAll = (pods: readonly Pod[]): void => {
     const there = new Map(pods.map((pod) => [keyOf(pod), pod]))
     for (const [key, before] of known) {

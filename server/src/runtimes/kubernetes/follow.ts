@@ -8,14 +8,14 @@ import { type Found, type Kind, type Objects, pathOf, selectorOf } from './objec
 import type { Pod } from './pods.ts'
 import type { ClusterEvent } from './verdict.ts'
 
-/** What is known by now; null: not asked yet. */
+/** The state known by now; null: not read yet. */
 export interface View {
   pods: Map<string, Pod> | null
   controllers: Map<string, Found> | null
   events: readonly ClusterEvent[]
 }
 
-/** Of an environment: the last ones explain. */
+/** For one environment: the last ones explain the problem. */
 const eventsMost = 200
 
 const take = <T extends Found>(known: Map<string, T> | null, change: Change<T>): Map<string, T> => {
@@ -35,7 +35,7 @@ interface Followed<T extends Found> {
   onChange(change: Change<T>): void
 }
 
-/** Tells every change until aborted; rejects with what waiting does not mend. */
+/** Reports every change until aborted; rejects with errors that waiting does not fix. */
 export const followObjects = async <T extends Found>(
   { api, place }: Pick<Objects, 'api' | 'place'>,
   clock: Pick<Clock, 'sleep'>,
@@ -49,9 +49,7 @@ export const followObjects = async <T extends Found>(
   for await (const change of watch<T>(api, pathOf(kind, namespace), options)) onChange(change)
 }
 
-/**
- * Calls `check` at every change, until it answers something or throws. Rejects with the signal's reason when aborted.
- */
+/** Calls `check` at every change, until it returns a value or throws. Rejects with the signal's reason when aborted. */
 export const untilSeen = async <T>(
   objects: Objects,
   clock: Pick<Clock, 'sleep'>,
@@ -111,7 +109,7 @@ export const untilSeen = async <T>(
   return untilAborted(promise, signal).finally(() => ended.abort())
 }
 
-/** Until nothing of this kind with these labels is there. */
+/** Until no object of this kind with these labels exists. */
 export const untilGone = async (
   { api, place }: Objects,
   clock: Pick<Clock, 'sleep'>,

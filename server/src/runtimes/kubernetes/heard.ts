@@ -1,4 +1,4 @@
-/** Time as a cluster has it for its work: while its API server is away, it can neither start anything nor tell. */
+/** Time in which a cluster can work: while its API server is down, it can neither start nor report anything. */
 import { isPassing } from '../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { ServiceKey } from '../runtime.ts'
@@ -17,7 +17,7 @@ export const heardFor = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const path = pathOf('Namespace', undefined, namespaceOf(environmentId))
-  /** Whether it answers from its store, be it with a refusal. */
+  /** Whether it answers from its store, even with a refusal. */
   const answers = (): Promise<boolean> =>
     api.get(path, { signal, deadlineMs: answerMs }).then(
       () => true,

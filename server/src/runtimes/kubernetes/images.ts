@@ -1,5 +1,5 @@
 /**
- * Images of a cluster's services: its machines pull by themselves, by digest and with a login that is kept beside the
+ * Images of a cluster's services: its machines pull by themselves, by digest and with a login that is stored with the
  * workload. Nothing is held for an organization here.
  */
 import { askDigest, explain } from '../../images/ask-registry.ts'
@@ -16,7 +16,7 @@ interface ImagesParts {
 }
 
 export interface KubernetesImages extends Images {
-  /** What the machines need to pull an image for an organization. */
+  /** The logins with which the machines pull an image for an organization. */
   loginsFor(organizationId: string, reference: string): Promise<PullLogin[]>
 }
 

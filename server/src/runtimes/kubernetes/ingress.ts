@@ -1,4 +1,7 @@
-/** The world's way to services of a cluster: Ingresses of its own controller or routes of its Gateway, and load balancers. */
+/**
+ * How services of a cluster are reached from outside: Ingresses of its own controller or routes of its Gateway, and
+ * load balancers.
+ */
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
@@ -32,13 +35,13 @@ const noGateways =
   'The host names of the service are not published: the cluster does not have the Gateway API (gateway.networking.k8s.io/v1). Install it with its Gateway, or take the gateway out of the ingress of the cluster.'
 
 export interface KubernetesIngress extends Ingress {
-  /** Removes what leads to a service, and waits until it is gone. */
+  /** Removes the ingress objects of a service, and waits until they are gone. */
   close(service: ServiceKey, signal: AbortSignal): Promise<void>
 }
 
 export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress => {
   const { place } = objects
-  /** Where the ports of load balancers are, as last seen. */
+  /** Addresses of the ports of load balancers, as last seen. */
   const addresses = new Map<number, string>()
 
   const learn = ({ spec, status }: Found): void => {
@@ -107,7 +110,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
     async unpublish(serviceId) {
       await remove(await find({ [labels.service]: serviceId }))
     },
-    // Who is ready is told to everyone by the cluster itself.
+    // The cluster itself routes requests to ready instances.
     keep: () => {},
     async look(services): Promise<Published> {
       const [first, ...others] = services ?? []
@@ -129,7 +132,7 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
       const late = AbortSignal.any([signal, AbortSignal.timeout(gone)])
       const namespace = namespaceOf(service.environmentId)
       const own = { [labels.service]: service.serviceId }
-      // Who watches what the cluster does not know waits in vain.
+      // A watch of a kind that the cluster does not know would wait in vain.
       for (const kind of kinds)
         if (!isRoute(kind) || (await listDoors(kind, own, namespace)).length > 0)
           await untilGone(objects, clock, kind, { ...doors[kind], ...own }, namespace, late)

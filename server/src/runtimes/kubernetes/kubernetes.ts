@@ -1,6 +1,6 @@
 /**
- * What this server asks of a Kubernetes cluster: who it is, what our login may do there, and what machines it has. Whatever
- * speaks to one is loaded with the first.
+ * The questions to a Kubernetes cluster: its identity, our login's rights, and its machines. The code that connects to
+ * one is loaded with the first.
  */
 import type { KubernetesAccess } from '../../lib/kubernetes/kubeconfig.ts'
 import type { Pin } from '../../lib/net/pinned-connector.ts'
@@ -15,11 +15,11 @@ export interface KubernetesFacts {
   uid: string | null
   /** `v1.31.2`. */
   version: string
-  /** What our login may not do there, and will need. */
+  /** Rights that our login lacks, and will need. */
   missing: Act[]
 }
 
-/** What installs charts; without, none are installed. */
+/** The tools that install charts; without them, none are installed. */
 export interface ChartParts {
   helm?: HelmTool | undefined
 }
@@ -29,7 +29,7 @@ export interface Kubernetes {
   /** `deadlineMs`: default 5000. */
   look(signal?: AbortSignal, deadlineMs?: number): Promise<KubernetesFacts>
   nodes(signal?: AbortSignal): Promise<ClusterNode[]>
-  /** Runs services there; what it needs is loaded with the first cluster. Nothing is asked of the cluster. */
+  /** Runs services there; its code is loaded with the first cluster. Sends no request to the cluster. */
   runtime(parts: Omit<KubernetesRuntimeParts, 'api' | 'charts'> & ChartParts): Promise<Runtime>
   close(): Promise<void>
 }

@@ -1,6 +1,7 @@
 /**
- * Marks of control planes as ConfigMaps of the namespace `default`, which every cluster has: our login may make and
- * remove ConfigMaps in all namespaces. One is made, never changed: of two writers the API server refuses the second.
+ * Marks of control planes as ConfigMaps of the namespace `default`, which every cluster has: our login may create and
+ * remove ConfigMaps in all namespaces. A mark is created, never changed: of two writers the API server refuses the
+ * second.
  */
 import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import { type Mark, type Marks, markName, newestFirst, readMark, scopeMark } from '../marks.ts'

@@ -1,4 +1,4 @@
-/** The machines of a Kubernetes cluster, as its API tells them. Texts of a stranger: each is cut, each list is bounded. */
+/** The machines of a Kubernetes cluster, from its API. Untrusted texts: each is cut, each list is bounded. */
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import { sanitizeText } from '../../lib/sanitize-text.ts'
 import type { Capacity } from '../runtime.ts'
@@ -31,17 +31,17 @@ export interface ClusterNode {
   osImage: string
   isUnschedulable: boolean
   capacity: NodeResources
-  /** What is left of it for pods. */
+  /** Its resources for pods. */
   allocatable: NodeResources
   taints: { key: string; value: string; effect: string }[]
   labels: Record<string, string>
   addresses: { type: string; address: string }[]
   conditions: NodeCondition[]
-  /** What it uses now; null while the cluster has no metrics of it. */
+  /** Its present usage; null if the cluster has no metrics of it. */
   usage: { cpuMillicores: number; memoryMb: number } | null
 }
 
-/** What is missing where nothing is told of use. */
+/** The reason why no usage is reported. */
 export const noMetrics =
   'The cluster has no metrics: install metrics-server in it to see what machines and instances use.'
 
@@ -75,7 +75,7 @@ const labelsIn = (value: unknown): Record<string, string> =>
       .map(([name, text]) => [textIn(name), textIn(text)]),
   )
 
-/** What machines use, by their names, as metrics-server tells it. */
+/** Usage of machines, by their names, from metrics-server. */
 export const readNodeUsage = (items: readonly unknown[]): ReadonlyMap<string, ClusterNode['usage']> =>
   new Map(
     items.map((item) => {
@@ -125,7 +125,7 @@ export const readNode = (value: unknown, usage: ReadonlyMap<string, ClusterNode[
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)
 
-/** What all machines together have for pods; the architecture is that of most of them. */
+/** The resources of all machines together for pods; the architecture is that of most of them. */
 export const capacityOf = (nodes: readonly ClusterNode[]): Capacity => {
   const arms = nodes.filter(({ architecture }) => architecture === 'arm64').length
   return {

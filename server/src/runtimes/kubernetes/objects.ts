@@ -1,6 +1,6 @@
 /**
- * Objects of a cluster: made, found and removed, by their kinds. What the API server says no with becomes a sentence for
- * whoever deploys.
+ * Objects of a cluster: created, found and removed, by their kinds. Refusals of the API server become a sentence for
+ * the deployment's user.
  */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { AskOptions, KubernetesApi, RemoveOptions } from '../../lib/kubernetes/kubernetes-api.ts'
@@ -10,7 +10,7 @@ import { isPassing } from '../../lib/kubernetes/watch.ts'
 import { labels, type Manifest, namespaceOf, type Place } from './manifests/describe.ts'
 import { describeEnvironment } from './manifests/service.ts'
 
-/** Under this name the cluster knows what we said of an object. */
+/** The field manager of the fields that we set. */
 const fieldManager = 'slipway'
 
 const places = {
@@ -38,7 +38,7 @@ const places = {
 
 export type Kind = keyof typeof places
 
-/** As the API answers objects: what of them is read anywhere. */
+/** The API's form of an object: the fields that are read here. */
 export interface Found {
   metadata: {
     name: string
@@ -87,10 +87,10 @@ const refusals: [RegExp, string, (what: string, reason: string) => string][] = [
   ],
 ]
 
-/** What the cluster said, without our own beginning of the sentence. */
+/** The cluster's message, without our own beginning of the sentence. */
 const reasonIn = (message: string): string => message.replace(/^[^:]*: /, '').replace(/\.$/, '')
 
-/** The sentence for a refusal that follows from somebody's rules; null for another one. */
+/** The sentence for a refusal by rules of the cluster; null for another one. */
 export const explainRefusal = (message: string, what: string): { code: string; message: string } | null => {
   for (const [pattern, code, sentence] of refusals)
     if (pattern.test(message)) return { code, message: sentence(what, reasonIn(message)) }
@@ -101,7 +101,7 @@ export const explainRefusal = (message: string, what: string): { code: string; m
 export const isUnknownKind = (error: unknown): boolean =>
   error instanceof DeploymentError && error.cause instanceof KubernetesError && error.cause.status === 404
 
-/** What a deployment is told of a request that failed. */
+/** The deployment error for a failed request. */
 export const asDeploymentError = (error: unknown, what: string): unknown => {
   if (!(error instanceof KubernetesError)) return error
   const known = explainRefusal(error.message, what)
@@ -127,10 +127,10 @@ const wordFor = (kind: string): string => words[kind] ?? `the ${kind} of the ser
 export interface Objects {
   readonly api: KubernetesApi
   readonly place: Place
-  /** Makes it as it says. Rejects with a `DeploymentError` that says what the cluster has against it. */
+  /** Creates or updates it from the manifest. Rejects with a `DeploymentError` with the cluster's reason. */
   apply(manifest: Manifest, signal?: AbortSignal): Promise<Found>
   get(kind: Kind, namespace: string, name: string, signal?: AbortSignal): Promise<Found | null>
-  /** Ours with these labels, in one namespace or all. */
+  /** Our objects with these labels, in one namespace or all. */
   list<T extends Found>(
     kind: Kind,
     wanted: Record<string, string>,
@@ -138,12 +138,12 @@ export interface Objects {
     signal?: AbortSignal,
   ): Promise<T[]>
   remove(kind: Kind, namespace: string, name: string, options?: RemoveOptions): Promise<boolean>
-  /** Sees to it that the environment has its namespace, and that it is ours. */
+  /** Ensures that the environment has its namespace, and that it is ours. */
   prepare(of: { organizationId: string; environmentId: string }, signal: AbortSignal): Promise<void>
 }
 
 /**
- * Without those in a namespace of another environment than their labels say: what others make there (a chart, an app)
+ * Without those in a namespace of another environment than in their labels: objects of others there (a chart, an app)
  * could name any service.
  */
 const withoutForeign = <T extends Found>(found: readonly T[]): T[] =>
@@ -166,7 +166,7 @@ interface ClaimSpec {
 }
 
 export const createObjects = (api: KubernetesApi, place: Place): Objects => {
-  /** A claim that is there keeps its class, which never changes, and its size where that is larger: it only grows. */
+  /** An existing claim keeps its class, which never changes, and its size if that is larger: it only grows. */
   const asItCanBe = async (manifest: Manifest, signal?: AbortSignal): Promise<Manifest> => {
     const { namespace = '', name } = manifest.metadata
     const found = await get('PersistentVolumeClaim', namespace, name, signal)

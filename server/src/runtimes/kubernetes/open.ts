@@ -1,8 +1,8 @@
 /**
- * A cluster that is asked who it is, what our login may do there, and what machines it has.
+ * Reads a cluster's identity, our login's rights, and its machines.
  *
- * Promises: nothing is changed there. An answer is given by the deadline, whatever the cluster does.
- * Refuses to know: rows, and whose cluster it is.
+ * Promises: nothing is changed there. The answer is given by the deadline, whatever the cluster does. Does not know:
+ * rows, and the owner of the cluster.
  */
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import type { KubernetesAccess } from '../../lib/kubernetes/kubeconfig.ts'
@@ -17,7 +17,7 @@ import { type Act, missingIn, mostRules, type Rule } from './rights.ts'
 const usualDeadlineMs = 5000
 const mostNodes = 500
 const reviews = '/apis/authorization.k8s.io/v1'
-/** One that is not there: only what is granted in all namespaces counts in it. */
+/** A missing namespace: only rights granted in all namespaces apply to it. */
 const noNamespace = 'slipway-access-review'
 const parallel = 8
 
@@ -88,7 +88,7 @@ const look = async (api: KubernetesApi, options: AskOptions): Promise<Kubernetes
 
 export const openKubernetes = (access: KubernetesAccess, pin: Pin): Kubernetes => {
   const api = createKubernetesApi(access, pin)
-  /** One deadline for all that `work` asks. */
+  /** One deadline for all requests of `work`. */
   const inTime = async <T>(
     signal: AbortSignal | undefined,
     deadlineMs: number,

@@ -1,4 +1,4 @@
-/** Pods as instances: what the cluster says of them, and what has changed between two looks. Pure. */
+/** Pods as instances: their state in the cluster, and changes between two reads. Pure. */
 import { readJson } from '../../lib/foreign-text/read-json.ts'
 import type { Instance, InstanceState, LastExit, RuntimeEvent } from '../runtime.ts'
 import { annotations, containerName, labels } from './manifests/describe.ts'
@@ -48,7 +48,7 @@ export interface Pod extends Found {
 
 const isOfChart = ({ metadata }: Found): boolean => metadata.labels?.[labels.chart] !== undefined
 
-/** The container that a pod is there for: of those of charts, the first. */
+/** The main container of a pod: in a chart's pod, the first. */
 export const mainNameOf = (pod: Found): string => {
   const [first] = isOfChart(pod) && Array.isArray(pod.spec?.containers) ? (pod.spec.containers as unknown[]) : []
   return String((first as { name?: unknown } | undefined)?.name ?? containerName)
@@ -63,7 +63,7 @@ export const conditionOf = (pod: Pod, type: string): Condition | undefined =>
 export const isReady = (pod: Pod): boolean =>
   pod.metadata.deletionTimestamp === undefined && conditionOf(pod, 'Ready')?.status === 'True'
 
-/** It will never run again, and its controller has made another one in its place. */
+/** It will never run again, and its controller has replaced it. */
 export const isOver = ({ status }: Pod): boolean => status?.phase === 'Failed' || status?.phase === 'Succeeded'
 
 /** Whether it belongs to an execution. */
@@ -94,7 +94,7 @@ const exitOf = (ended: Terminated | undefined): LastExit | undefined =>
         at: ended.finishedAt ?? new Date(0).toISOString(),
       }
 
-/** It was ready since it started, and is not now: the condition has changed after the start. */
+/** It was ready since it started, and no longer is: the condition has changed after the start. */
 const isUnready = (pod: Pod): boolean => {
   const startedAt = mainOf(pod)?.state?.running?.startedAt
   const ready = conditionOf(pod, 'Ready')
@@ -130,7 +130,7 @@ const toInstance = (pod: Pod, index: number): Instance => {
 
 const ageOf = ({ metadata }: Pod): string => `${metadata.creationTimestamp ?? ''} ${metadata.name}`
 
-/** Pods have no numbers: those of one version are counted in the order in which they were made. */
+/** Pods have no numbers: those of one version are numbered in the order of their creation. */
 export const toInstances = (pods: readonly Pod[]): Instance[] => {
   const there = pods.filter((pod) => isTask(pod) || !isOver(pod))
   const counts = new Map<string, number>()
@@ -144,7 +144,7 @@ export const toInstances = (pods: readonly Pod[]): Instance[] => {
     })
 }
 
-/** What has happened to an instance between two looks; null: it was not there, or is not any more. */
+/** Events of an instance between two reads; null: it did not exist, or no longer does. */
 export const changesOf = (before: Instance | null, now: Instance | null): RuntimeEvent['kind'][] => {
   const kinds: RuntimeEvent['kind'][] = []
   const restarted = now !== null && before !== null && now.restarts > before.restarts

@@ -14,7 +14,7 @@ import { judgeController, judgePod, type Verdict } from './verdict.ts'
 
 const errorLines = 50
 
-/** What it waits for, in words. */
+/** The awaited condition, in words. */
 const awaited = (workload: Workload): string => {
   const check = workload.readiness?.check
   if (check?.kind === 'exec') return 'the command of its readiness probe'

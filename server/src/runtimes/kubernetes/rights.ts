@@ -1,6 +1,6 @@
 /**
- * What this server may do in a cluster: the one table from which the manifest that grants it is made, and by which a
- * login is judged. Services are to have a namespace for each environment, so that the rights hold in every namespace.
+ * The rights of this server on a cluster: the one table from which the manifest that grants them is made, and by which
+ * a login is checked. Services get a namespace for each environment, so the rights apply in every namespace.
  */
 
 interface Right {
@@ -23,7 +23,7 @@ const manage = [...look, 'create', 'patch', 'delete']
 export const rights: readonly Right[] = [
   { group: '', resources: ['namespaces'], verbs: manage },
   { group: '', resources: ['services', 'configmaps', 'persistentvolumeclaims'], verbs: manage },
-  // Helm keeps its revisions in secrets, and replaces them; without the right it goes on as if it had.
+  // Helm stores its revisions in secrets, and replaces them; without the right it continues as if it had.
   { group: '', resources: ['secrets'], verbs: [...manage, 'update'] },
   { group: '', resources: ['pods'], verbs: [...look, 'delete'] },
   { group: '', resources: ['pods/log'], verbs: ['get'] },
@@ -40,7 +40,7 @@ export const rights: readonly Right[] = [
   { group: 'metrics.k8s.io', resources: ['pods', 'nodes'], verbs: ['get', 'list'] },
 ]
 
-/** As the API server tells it (`SelfSubjectRulesReview`): text of a stranger. */
+/** As reported by the API server (`SelfSubjectRulesReview`): untrusted text. */
 export interface Rule {
   verbs?: unknown
   apiGroups?: unknown
@@ -48,7 +48,7 @@ export interface Rule {
   resourceNames?: unknown
 }
 
-/** Each word is looked at once, however many there are. */
+/** Each word is read once, however many there are. */
 const readRule = ({ verbs, apiGroups, resources, resourceNames }: Rule) => ({
   verbs: wordsIn(verbs),
   groups: wordsIn(apiGroups),
@@ -70,10 +70,10 @@ const acts: readonly Act[] = rights.flatMap(({ group, resources, verbs }) =>
   resources.flatMap((resource) => verbs.map((verb) => ({ group, resource, verb }))),
 )
 
-/** Of one login; whoever has more is asked for each right. */
+/** For one login; with more rules, each right is asked for separately. */
 export const mostRules = 1000
 
-/** What the first of the rules do not grant. */
+/** The rights that the first of the rules do not grant. */
 export const missingIn = (rules: readonly Rule[]): Act[] => {
   const read = rules.slice(0, mostRules).map(readRule)
   return acts.filter((act) => !read.some((rule) => grants(rule, act)))

@@ -1,4 +1,4 @@
-/** The runtime on a cluster in memory: what it makes there, what it waits for, what it says, and what it leaves. */
+/** The runtime on a cluster in memory: the objects that it creates, its waits, messages and leftovers. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { type MemoryCluster, startMemoryCluster } from '../../../test/support/kubernetes/api-server.ts'
@@ -220,7 +220,7 @@ test('stopped, nothing runs and hosts and volumes stay; absent, nothing is left,
   assert.equal((await runtime.ingress.look([workload])).isAs(stoppedThere), true)
   const { volumes, environments } = await runtime.owned()
   assert.deepEqual([volumes.length, environments], [1, [workload.environmentId]])
-  // Nothing runs: the volume would go with the namespace all the same.
+  // Nothing runs: the volume would be removed with the namespace all the same.
   const kept = await deploymentError(runtime.removeEnvironment(workload.environmentId, signalNow()))
   assert.deepEqual(
     [kept.code, kept.message],

@@ -1,11 +1,11 @@
 /**
  * Services as workloads of a Kubernetes cluster: a namespace for each environment, rolled out by its own controllers.
  *
- * Promises: every object is named and labelled by our ids and this installation's owner mark; nothing else is touched,
- * and no pod gets more than Kubernetes' restricted level. What a service is to be is applied whole, so that a call that
- * was cut is made again.
- * Refuses to know: deployments, kinds and the database; how the cluster starts pods.
- * When the process dies: the cluster goes on with what it was told. The next `converge` or `run` finds it by its name.
+ * Promises: every object is named and labeled with our ids and this installation's owner mark; nothing else is
+ * changed, and no pod gets more than Kubernetes' restricted level. The desired state of a service is applied as a
+ * whole, so that an interrupted call can be repeated. Does not know: deployments, kinds and the database; how the
+ * cluster starts pods. When the process dies: the cluster continues with its present objects. The next `converge` or
+ * `run` finds them by name.
  */
 import { once } from 'node:events'
 import type { RegistryLogins } from '../../images/images.ts'
@@ -56,19 +56,19 @@ export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity
   storageClass?: string | null
   outbound: Outbound
   registryLogins: RegistryLogins
-  /** Of the clusters' Argo CD; default `argocd`. */
+  /** For the clusters' Argo CD; default `argocd`. */
   argoNamespace?: string | undefined
-  /** What installs charts, with what it logs in by; without, none are installed. */
+  /** The tool that installs charts, with its login; without it, none are installed. */
   charts?: { tool: HelmTool; access: KubernetesAccess } | undefined
   clock?: Clock
 }
 
 const ownAbilities: ReadonlySet<Ability> = new Set(['volumes', 'tcp-ports', 'udp-ports'])
 
-/** Where helm is. */
+/** If helm is installed. */
 export const kubernetesAbilities: ReadonlySet<Ability> = new Set([...ownAbilities, 'charts', 'apps'])
 
-/** What follows from how its hosts are published. */
+/** The abilities that follow from how its hosts are published. */
 const ingressAbilities = (place: Pick<Place, 'ingress'>): Ability[] => [
   ...(leadsGrpc(place) ? (['grpc'] as const) : []),
   ...(place.ingress?.gateway === undefined ? [] : (['path-rewrites'] as const)),
@@ -93,7 +93,7 @@ const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
   return toInstances(pods).filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
 }
 
-/** What an execution left is still there when its pod is not. */
+/** Outputs of an execution still exist after its pod is gone. */
 const toLeftover = ({ metadata: { name, labels: own = {} } }: Found): Instance => ({
   ...{ id: name, name, index: 0, state: 'missing', exitCode: null, oomKilled: false, restarts: 0, startedAt: null },
   organizationId: own[labels.organization] ?? '',
@@ -120,7 +120,7 @@ const readOwned = async (objects: Objects): Promise<Owned> => {
   }
 }
 
-/** Asked for some services, seldom: each namespace is read once. */
+/** Called for some services, rarely: each namespace is read once. */
 const readRecords = async (objects: Objects, services: readonly ServiceKey[]): Promise<Map<string, string[]>> => {
   const texts = new Map(services.map(({ serviceId }) => [serviceId, new Set<string>()]))
   for (const environmentId of new Set(services.map((service) => service.environmentId)))
@@ -182,7 +182,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     usage: createUsage(objects),
     usageProblem: createUsageProblem(objects),
     watch: (signal) => watchEvents(objects, clock, signal),
-    // The cluster's own machines look after what runs on them.
+    // The cluster's own machines check their pods.
     async keepAlive(signal) {
       if (!signal.aborted) await once(signal, 'abort')
     },

@@ -1,4 +1,4 @@
-/** What a cluster has of one service: made, found, ended and removed. */
+/** A cluster's objects of one service: created, found, ended and removed. */
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Instance, ServiceKey, Workload } from '../runtime.ts'
 import { untilGone, untilSeen } from './follow.ts'
@@ -15,7 +15,7 @@ export interface ServiceObjectsParts {
 }
 
 const controllers = ['Deployment', 'StatefulSet'] as const
-/** What a version has for itself, and what is to go when another one has it no more. */
+/** A version's own objects, and those to be removed when another one no longer has them. */
 export const ofVersions: readonly Kind[] = [
   ...['HorizontalPodAutoscaler', 'PodDisruptionBudget', 'NetworkPolicy', 'Service', 'Secret'],
   ...controllers,
@@ -23,14 +23,14 @@ export const ofVersions: readonly Kind[] = [
 
 const keyOf = (kind: string, name: string): string => `${kind} ${name}`
 
-/** That the cluster has ended, and keeps for people to look at. */
+/** Pods that the cluster has ended, and keeps for inspection. */
 const isKept = (pod: Pod): boolean => isOver(pod) && pod.metadata.deletionTimestamp === undefined
 
 /** Of another version. */
 const isOther = (pod: Pod, { revision }: Workload): boolean =>
   pod.metadata.labels?.[labels.revision] !== revision && !isKept(pod)
 
-/** Of the service alone: not its doors, nor what belongs to an execution. */
+/** Objects of the service alone: not its ingress objects, nor those of an execution. */
 const isOfVersion = (found: Found): boolean => found.metadata.labels?.[labels.role] !== 'ports' && !isTask(found)
 
 export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsParts) => {
@@ -45,7 +45,7 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
     return objects.remove(kind, metadata.namespace ?? '', metadata.name, { uid: metadata.uid, propagation, signal })
   }
 
-  /** Removes what the service has of these kinds and is not among `wanted`. */
+  /** Removes the service's objects of these kinds that are not among `wanted`. */
   const sweep = async (
     { environmentId, serviceId }: ServiceKey,
     kinds: readonly Kind[],
@@ -58,11 +58,11 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
         if (!keep.has(keyOf(kind, found.metadata.name)) && isOfVersion(found)) await remove(kind, found, signal)
   }
 
-  /** Its pods end as asked, and nothing makes new ones. */
+  /** Its pods end as asked, and none are created anew. */
   const end = async (service: ServiceKey, graceMs: number, signal: AbortSignal): Promise<void> => {
     const namespace = namespaceOf(service.environmentId)
     await sweep(service, ['HorizontalPodAutoscaler', ...controllers], [], signal)
-    // 0 would only forget a pod that goes on running.
+    // 0 would only forget a pod that keeps running.
     const graceSeconds = Math.max(1, Math.ceil(graceMs / 1000))
     for (const { metadata } of await podsOf(service, signal))
       await objects.remove('Pod', namespace, metadata.name, { uid: metadata.uid, graceSeconds, signal })
@@ -78,11 +78,14 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
     for (const manifest of manifests) await objects.apply(manifest, signal)
   }
 
-  /** Whether something of another version runs that has to end before this one starts. */
+  /** Whether pods of another version must end before this one starts. */
   const hasOther = async (workload: Workload, signal: AbortSignal): Promise<boolean> =>
     (await podsOf(workload, signal)).some((pod) => isOther(pod, workload))
 
-  /** What has volumes, or had them until now, is another kind of thing: neither may run beside the other. */
+  /**
+   * A service that has volumes, or had them until now, uses another kind of controller: neither may run in parallel to
+   * the other.
+   */
   const changesKind = async (
     { environmentId, serviceId, volumes }: Workload,
     signal: AbortSignal,
@@ -105,11 +108,11 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
     )
   const othersGone = (workload: Workload, signal: AbortSignal): Promise<true> =>
     untilNoOther(workload, () => true, signal)
-  /** Until those of other versions get no more requests: they are told to end, or have. */
+  /** Until those of other versions get no more requests: they are asked to end, or have ended. */
   const othersLeave = (workload: Workload, signal: AbortSignal): Promise<true> =>
     untilNoOther(workload, ({ metadata }) => metadata.deletionTimestamp === undefined, signal)
 
-  /** All that is left of it once its pods have ended: what belongs to its executions, and its volumes. */
+  /** Everything left once its pods have ended: objects of its executions, and its volumes. */
   const removeRest = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const own = { [labels.service]: service.serviceId }
     const namespace = namespaceOf(service.environmentId)

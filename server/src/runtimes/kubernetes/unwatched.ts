@@ -1,6 +1,6 @@
 import type { Rollout } from '../runtime.ts'
 
-/** For when nobody watches: each step is done, once. */
+/** For calls without a rollout: each step is done, once. */
 export const unwatched = (signal: AbortSignal): Rollout => ({
   step: (_name, _deadlineMs, work) => work(signal),
   report: () => {},

@@ -1,4 +1,4 @@
-/** What instances use, as the cluster's own metrics say, where it has any (metrics.k8s.io). */
+/** Usage of instances, from the cluster's own metrics, if it has any (metrics.k8s.io). */
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Instance, Runtime, Usage } from '../runtime.ts'
 import { containerName, labels, namespaceOf } from './manifests/describe.ts'
@@ -50,7 +50,7 @@ export const createUsage = (objects: Objects): Runtime['usage'] => {
   const { api, place } = objects
   const labelSelector = selectorOf({ [labels.owner]: place.ownerId })
 
-  /** Of one environment, or of all when they are of several. */
+  /** Of one environment, or of all if they are of several. */
   const read = async (namespace: string | undefined, signal: AbortSignal): Promise<ReadonlyMap<string, Usage>> => {
     const inside = namespace === undefined ? '' : `/namespaces/${namespace}`
     try {

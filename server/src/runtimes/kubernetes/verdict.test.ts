@@ -1,4 +1,4 @@
-/** The ten usual failures, as a cluster tells them, and the sentence that each of them becomes. */
+/** The ten usual failures, as a cluster reports them, and the sentence for each. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { explainRefusal } from './objects.ts'

@@ -1,4 +1,6 @@
-/** Why a version does not become ready, from what the cluster says of its pods: one sentence, and what to do. Pure. */
+/**
+ * Why a version does not become ready, from the cluster's reports about its pods: one sentence, and what to do. Pure.
+ */
 import { explainExitCode, outOfMemory } from '../../lib/exit-codes.ts'
 import { sanitizeText } from '../../lib/sanitize-text.ts'
 import { explainRefusal } from './objects.ts'
@@ -7,11 +9,11 @@ import { type Condition, conditionOf, isOver, mainOf, type Pod } from './pods.ts
 export interface Verdict {
   code: string
   message: string
-  /** Nothing will mend it while one waits. */
+  /** Waiting will not fix it. */
   isFinal: boolean
 }
 
-/** What the cluster's own parts tell of an object. */
+/** An event that the cluster's own parts report about an object. */
 export interface ClusterEvent {
   metadata: { name: string }
   type?: string
@@ -26,7 +28,7 @@ const exitsAllowed = 3
 
 const longestText = 4000
 
-/** What the cluster said, as an end of a sentence. */
+/** The cluster's message, as an end of a sentence. */
 const plainOf = (text: string | undefined): string =>
   sanitizeText((text ?? '').slice(0, longestText))
     .replaceAll(/\s+/g, ' ')
@@ -43,14 +45,14 @@ const passing = (code: string, message: string): Verdict => ({ code, message, is
 const missing = /not found|manifest unknown|no such (image|manifest)|does not exist|name unknown/i
 const denied = /unauthori[sz]ed|denied|forbidden|authentication required|\b40[13]\b/i
 
-/** Machines say of which image first, with its digest twice, and at the end why. */
+/** Machines name the image first, with its digest twice, and the reason at the end. */
 const causeIn = (text: string): string => {
   const mark = 'failed to resolve reference "'
   const end = text.indexOf('": ', text.lastIndexOf(mark) + mark.length)
   return text.includes(mark) && end !== -1 ? text.slice(end + 3) : text
 }
 
-/** While a machine pulls, it may find the registry away for a moment; what the registry says no with stays. */
+/** While a machine pulls, the registry may be briefly unreachable; a refusal by the registry is lasting. */
 const pulling = (image: string, text: string): Verdict => {
   const cause = causeIn(text)
   const message = short(cause)
@@ -70,7 +72,7 @@ const pulling = (image: string, text: string): Verdict => {
   )
 }
 
-/** How machines speak of an API server that is away for a moment. */
+/** How machines report an API server that is briefly unreachable. */
 const unreached =
   /failed to sync|timed out waiting|i\/o timeout|handshake timeout|deadline exceeded|connection (refused|reset)|no route to host|service unavailable|too many requests|etcdserver/i
 
@@ -111,7 +113,9 @@ const waiting = (image: string, reason: string, message: string | undefined): Ve
   return null
 }
 
-/** How it ended the last time, and how often it did: of what does not run, once more than it was started again. */
+/**
+ * How it ended the last time, and how often: a container that does not run has ended once more than it was restarted.
+ */
 const exitsOf = (pod: Pod) => {
   const main = mainOf(pod)
   const ended = main?.state?.terminated ?? main?.lastState?.terminated
@@ -133,7 +137,7 @@ const ending = (pod: Pod, memoryMb: number): Verdict | null => {
   return final('crash_loop', `The service exited ${exits} times instead of becoming ready (${how}).`)
 }
 
-/** Too seldom to be sure. */
+/** Too rarely to be sure. */
 const endedBefore = (pod: Pod): Verdict | null => {
   const found = exitsOf(pod)
   if (found === null) return null
@@ -160,7 +164,7 @@ const scheduling = ({ message: text }: Condition): Verdict => {
   )
 }
 
-/** What is told by events alone. */
+/** Reported only by events. */
 const toldOf = (events: readonly ClusterEvent[], pod: Pod): ((reason: RegExp) => string | null) => {
   const own = events.filter(({ involvedObject }) => involvedObject?.name === pod.metadata.name)
   return (reason) => {
@@ -204,14 +208,14 @@ const imageOf = (pod: Pod): string => {
   return String((first as { image?: unknown } | undefined)?.image ?? '')
 }
 
-/** Of a version that has too few pods: why the cluster makes none. `name` is that of its controller. */
+/** For a version that has too few pods: why the cluster creates none. `name` is that of its controller. */
 export const judgeController = (
   conditions: readonly Condition[],
   events: readonly ClusterEvent[],
   name: string,
 ): Verdict | null => {
   const failed = conditions.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
-  // Told of the controller, or of what it made to have the pods made.
+  // Reported about the controller, or about the object that it created to create the pods.
   const isOf = (of = ''): boolean => of === name || of.startsWith(`${name}-`)
   const told = events.findLast(({ reason, involvedObject }) => reason === 'FailedCreate' && isOf(involvedObject?.name))
   const text = failed?.message ?? told?.message

@@ -1,4 +1,7 @@
-/** Claims as the volumes of services: those that we make, and those of charts, which tell only whose they are. */
+/**
+ * Claims as the volumes of services: those that we create, and those of charts, which only have their service's
+ * labels.
+ */
 import type { AskOptions } from '../../lib/kubernetes/kubernetes-api.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { OwnedVolume } from '../owned.ts'
@@ -10,7 +13,7 @@ const gib = 2 ** 30
 const most = 10_000
 const deadlineMs = 30_000
 
-/** In GB; null where it does not say. */
+/** In GB; null if unknown. */
 export const sizeOf = ({ spec }: Found): number | null => {
   const wanted = (spec as { resources?: { requests?: { storage?: unknown } } } | undefined)?.resources?.requests
     ?.storage
@@ -27,7 +30,7 @@ const factsOf = (claim: Found): Pick<OwnedVolume, 'createdAt' | 'sizeGb'> => {
   }
 }
 
-/** Of one that we have made. */
+/** For one that we have created. */
 export const ownedVolume = (claim: Found): OwnedVolume => {
   const { labels: own = {} } = claim.metadata
   const organizationId = own[labels.organization]
@@ -65,7 +68,7 @@ export const readChartVolumes = async (
     })
 }
 
-/** Whether something of a service would go with a namespace: whoever removes the service removes that first. */
+/** Whether removing a namespace would remove volumes of a service: those must be removed first, with their service. */
 export const holdsVolumes = async (
   objects: Pick<Objects, 'api' | 'place'>,
   namespace: string,

@@ -1,11 +1,12 @@
 /**
- * Services that are apps of the cluster's Argo CD, in a runtime: each is an Application that we own, at the commit of its
- * release, and one instance that stands for it.
+ * Services that are apps of the cluster's Argo CD, in a runtime: each is an Application that we own, at the commit of
+ * its release, with one instance for the whole app.
  *
- * Promises: an app reaches nothing but the namespace of its environment, is read by no login but its own, takes the place
- * of nothing that is not ours, and leads no host to itself unless whoever runs the Argo CD lets it. It is waited for until it is Synced and Healthy. A stop takes its workloads down and
- * removes nothing; what is removed goes with all that it has made.
- * When the process dies: the Argo CD goes on; the next call finds what was asked for and asks for it once.
+ * Promises: an app reaches nothing but the namespace of its environment, is read with no login but its own, replaces
+ * no objects that are not ours, and publishes no hosts unless the administrator of the Argo CD allows it. It is waited
+ * for until it is Synced and Healthy. A stop scales its workloads down and removes nothing; a removed app is removed
+ * with all its objects. When the process dies: the Argo CD continues; the next call finds the requested
+ * synchronization and requests it only once.
  */
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Desired, Rollout, Running, Runtime, ServiceKey, Workload } from '../../runtime.ts'
@@ -32,7 +33,7 @@ import { watchApps } from './watch-apps.ts'
 export interface AppsParts {
   objects: Objects
   clock: Clock
-  /** Of the cluster's Argo CD. */
+  /** For the cluster's Argo CD. */
   argoNamespace: string
 }
 
@@ -73,7 +74,7 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
     if (app === null || !isInTheWay(app, revision)) return app
     if (app.status?.operationState?.phase === 'Running')
       await change(service, { status: { operationState: { phase: 'Terminating' } } }, signal)
-    // One that no controller has taken up yet is simply replaced.
+    // One that no controller has processed yet is simply replaced.
     else return app
     return untilApp(service, (seen) => (seen !== null && isInTheWay(seen, revision) ? null : { seen }), signal).then(
       ({ seen }) => seen,
@@ -99,7 +100,7 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
       })
       await untilGone(objects, clock, 'Application', { [labels.service]: service.serviceId }, argoNamespace, signal)
     }
-    // Its project is needed for as long as there is an app.
+    // Its project is needed for as long as the app exists.
     for (const kind of ['Secret', 'AppProject'] as const) {
       const found = await objects.get(kind, argoNamespace, name, signal)
       if (found?.metadata.labels?.[labels.owner] === place.ownerId)
@@ -110,7 +111,7 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
     }
   }
 
-  /** Nothing of it is put right any more, and what it runs ends. */
+  /** Nothing of it is synchronized any more, and its workloads end. */
   const stop = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const app = await find(service, signal)
     if (app !== null && !wasSynchronized(app)) return remove(service, signal)
@@ -127,7 +128,7 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
   return { find, list, refusal, start, ready, stop, remove }
 }
 
-/** A runtime that gives apps to the Argo CD of its cluster, too. */
+/** Adds to a runtime the apps of its cluster's Argo CD. */
 export const withApps = (runtime: Runtime, parts: AppsParts): Runtime => {
   const work = createAppWork(parts)
   const { objects, clock, argoNamespace } = parts

@@ -1,4 +1,4 @@
-/** Waiting for what an Argo CD does with an app. */
+/** Waits for changes of an app by an Argo CD. */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { ServiceKey } from '../../runtime.ts'
@@ -16,7 +16,7 @@ export interface FollowParts {
 }
 
 export const createAppFollower = ({ objects, clock, argoNamespace }: FollowParts) => {
-  /** Until `check` says something of the app; it is null while there is none. */
+  /** Until `check` returns a value for the app; it is null while there is none. */
   const untilApp = async <T>(
     { serviceId }: ServiceKey,
     check: (app: Application | null) => T | null,

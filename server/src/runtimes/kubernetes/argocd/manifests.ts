@@ -1,5 +1,5 @@
 /**
- * An app of the cluster's Argo CD as the objects that we own there: the Application, a project that keeps it in the
+ * The objects that we own for an app of the cluster's Argo CD: the Application, a project that keeps it in the
  * namespace of its environment, and its repository with its own login. Pure.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
@@ -9,12 +9,12 @@ import { idLabels, labels, type Manifest, namespaceOf, type Place } from '../man
 
 export type AppWorkload = Workload & { app: AppToRun }
 
-/** The cluster that the Argo CD runs in, as it calls it. */
+/** Argo CD's name of the cluster that it runs in. */
 export const thisCluster = 'https://kubernetes.default.svc'
 export const secretTypeLabel = 'argocd.argoproj.io/secret-type'
-/** On a login of the Argo CD: whoever runs it lets every app read by it. */
+/** A label on a login of the Argo CD: its administrator lets every app use it. */
 export const sharedLabel = 'slipway.shared'
-/** On the namespace of the Argo CD, as `any`: whoever runs it lets every app lead any host to itself. */
+/** A label on the namespace of the Argo CD, with the value `any`: its administrator lets every app publish any host. */
 export const hostsLabel = 'slipway.hosts'
 export const roles = { running: 'app', stopped: 'app-stopped' } as const
 
@@ -24,8 +24,8 @@ const finalizer = 'resources-finalizer.argocd.argoproj.io'
 export const appNameOf = (serviceId: string): string => `slipway-${serviceId}`
 
 /**
- * What an app may be made of. Secrets are not among them: helm believes the secrets of a namespace, and acts with our
- * login. Nor is what gives rights, what opens the network, and kinds of others that act with their makers' rights.
+ * The kinds of objects that an app may contain. Secrets are not among them: helm trusts the secrets of a namespace,
+ * and acts with our login. Nor are kinds that grant rights, open the network, or act with their creators' rights.
  */
 const plainKinds = [
   { group: '', kind: 'ConfigMap' },
@@ -39,8 +39,8 @@ const plainKinds = [
 ] as const
 
 /**
- * What gives a host to whoever names it, this server's own too. Of a chart we read the hosts before it is installed; an app
- * is rendered where we do not see it.
+ * Kinds that assign a host to any object that names it, even this server's own. We read the hosts of a chart before it
+ * is installed; an app is rendered where we do not see it.
  */
 const leadingKinds = [
   { group: 'gateway.networking.k8s.io', kind: 'GRPCRoute' },
@@ -50,7 +50,7 @@ const leadingKinds = [
 
 export const kindsOfApps = [...plainKinds, ...leadingKinds]
 
-/** What a project allows is a pattern. */
+/** A project's allowed values are patterns. */
 const refusePattern = (url: string): void => {
   if (/^https?:\/\/[\w.~:/%+@-]+$/.test(url)) return
   const message =
@@ -63,9 +63,9 @@ const encode = (values: Record<string, string>): Record<string, string> =>
 
 export interface AppPlan {
   argoNamespace: string
-  /** It may lead any host to itself. */
+  /** It may publish any host. */
   leads: boolean
-  /** A synchronization is asked for; else only what is said of the app is kept true. */
+  /** A synchronization is requested; else only the app's settings are kept up to date. */
   begins: boolean
 }
 
@@ -141,20 +141,23 @@ const plainUrl = (url: string): string =>
     .replace(/\/+$/, '')
     .replace(/\.git$/, '')
 
-/** A login that the Argo CD keeps: for one repository, or for all whose URLs begin so. */
+/** A login stored in the Argo CD: for one repository, or for all whose URLs begin with its own. */
 export interface KeptLogin {
   labels: Record<string, string>
   type: 'repository' | 'repo-creds'
   url: string
 }
 
-/** Whether an app's repository would be read by it. */
+/** Whether an app's repository would be read with it. */
 const isFor = (repository: string, { type, url }: KeptLogin): boolean => {
   const [wanted, kept] = [plainUrl(repository), plainUrl(url)]
   return type === 'repository' ? kept === wanted : kept !== '' && wanted.startsWith(kept)
 }
 
-/** Why an app may not be given to the Argo CD, which would read its repository, or its submodules, by others' logins. */
+/**
+ * Why an app may not be created in the Argo CD, which would read its repository, or its submodules, with logins of
+ * others.
+ */
 export const loginRefusal = (
   repository: string,
   kept: readonly KeptLogin[],

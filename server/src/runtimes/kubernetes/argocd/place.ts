@@ -1,4 +1,7 @@
-/** The Argo CD of a cluster as a place for apps: whether it is there, what of it is ours, and what it may not be used for. */
+/**
+ * The Argo CD of a cluster as a place for apps: whether it exists, which of its objects are ours, and the limits of
+ * its use.
+ */
 import { DeploymentError } from '../../../lib/errors.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import { isPassing } from '../../../lib/kubernetes/watch.ts'
@@ -13,7 +16,7 @@ const mostApps = 10_000
 const mostLogins = 1000
 const askMs = 3000
 
-/** 404: there is no such thing; 403: rights of an older manifest. */
+/** 404: it does not exist; 403: rights of an older manifest. */
 const isNotThere = (error: unknown): boolean =>
   error instanceof KubernetesError && (error.status === 404 || error.status === 403)
 
@@ -41,7 +44,7 @@ export const createAppPlace = ({ objects, argoNamespace }: { objects: Objects; a
     })
   }
 
-  /** Why no app can be made there, as far as the cluster says; what waiting may mend is not a reason. */
+  /** Why no app can be created there, as far as the cluster says; a transient error is not a reason. */
   const refusal = async ({ argoNamespace: wanted }: AppSettings): Promise<string | null> => {
     if (wanted !== argoNamespace)
       return `The Argo CD of this cluster is in the namespace ${argoNamespace}: set the namespace of the app to that.`
@@ -96,7 +99,7 @@ export const createAppPlace = ({ objects, argoNamespace }: { objects: Objects; a
     await objects.prepare(workload, signal)
   }
 
-  /** Whether whoever runs the Argo CD lets apps lead any host to themselves. */
+  /** Whether the administrator of the Argo CD lets apps publish any host. */
   const mayLead = async (signal: AbortSignal): Promise<boolean> => {
     const found = await objects.get('Namespace', '', argoNamespace, signal)
     return found?.metadata.labels?.[hostsLabel] === 'any'

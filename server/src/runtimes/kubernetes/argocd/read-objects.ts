@@ -1,4 +1,4 @@
-/** What an app has made in the namespace of its environment: what was applied, and what there is. */
+/** The objects of an app in the namespace of its environment: the applied ones, and the present ones. */
 
 import { forEachParallel } from '../../../lib/concurrency/parallel.ts'
 import { readJson } from '../../../lib/foreign-text/read-json.ts'
@@ -7,7 +7,7 @@ import type { Found, Objects } from '../objects.ts'
 import { kindsOfApps } from './manifests.ts'
 import { type Application, type AppResource, commitOf, resourcesOf } from './verdict.ts'
 
-/** Of one app; each is one question to the cluster. */
+/** For one app; each is one request to the cluster. */
 const mostObjects = 100
 const longestText = 32 * 1024
 const parallel = 8
@@ -15,7 +15,7 @@ const appliedName = 'kubectl.kubernetes.io/last-applied-configuration'
 
 const isText = (text: string): boolean => text.length <= longestText
 
-/** As Argo CD keeps it beside what it applies. */
+/** From the annotation that Argo CD stores on applied objects. */
 const targetOf = ({ metadata }: Found): string => {
   try {
     const text = JSON.stringify(readJson(metadata.annotations?.[appliedName] ?? ''))

@@ -1,4 +1,4 @@
-/** What an Argo CD says of an app: how it is, whether a synchronization has come to its end, and why not. Pure. */
+/** An Argo CD's report of an app: its state, whether a synchronization has ended, and why not. Pure. */
 import type { Told } from '../../apps.ts'
 import type { Instance } from '../../runtime.ts'
 import { labels } from '../manifests/describe.ts'
@@ -11,7 +11,7 @@ interface Health {
   message?: unknown
 }
 
-/** Written by a stranger's controller: any of it may be missing, or something else. */
+/** Written by an untrusted controller: any field may be missing, or of another type. */
 export interface Application extends Found {
   operation?: { info?: unknown }
   status?: {
@@ -30,7 +30,7 @@ export interface Application extends Found {
   }
 }
 
-/** One object of an app, as its status names it. */
+/** One object of an app, as named in its status. */
 export interface AppResource {
   group: string
   kind: string
@@ -64,7 +64,7 @@ export const resourcesOf = ({ status }: Application): AppResource[] =>
     health: isPlain(health) ? health : {},
   }))
 
-/** Objects that are not well, and what was found wrong with the app itself. */
+/** Objects that are not healthy, and the errors of the app itself. */
 const reasonsOf = (app: Application): string[] => {
   const { conditions, health, operationState } = app.status ?? {}
   const wrong = listOf(conditions).filter(({ type }) => textOf(type).endsWith('Error'))
@@ -82,7 +82,7 @@ const reasonsOf = (app: Application): string[] => {
   ]
 }
 
-/** What to do about it. */
+/** The advice to the user. */
 const adviceFor = (reasons: readonly string[]): string[] =>
   reasons.some((each) => /:(Ingress|HTTPRoute|GRPCRoute) is not permitted in project/.test(each))
     ? [
@@ -100,7 +100,7 @@ const statesByHealth: Record<string, Told['state']> = {
 
 const hasFailed = (app: Application): boolean => /^(Failed|Error)$/.test(textOf(app.status?.operationState?.phase))
 
-/** How an app is, in the words of our states. */
+/** The state of an app, in the words of our states. */
 export const toldOf = (app: Application): Told => {
   if (app.metadata.deletionTimestamp !== undefined) return { state: 'WARNING', message: 'Argo CD removes the app.' }
   const { health, sync, operationState } = app.status ?? {}
@@ -127,7 +127,7 @@ export const toldOf = (app: Application): Told => {
 export interface Progress {
   is: 'done' | 'failed' | 'waiting'
   message: string
-  /** While it waits: something is wrong that may still pass. */
+  /** While it waits: an error that may still pass. */
   isWrong?: boolean
 }
 
@@ -136,7 +136,7 @@ export const commitOf = ({ status }: Application): string | null => {
   return typeof revision === 'string' && /^[0-9a-f]{7,64}$/.test(revision) ? revision : null
 }
 
-/** Whether the synchronization that was asked for has ended, and the app is at the commit and well. */
+/** Whether the requested synchronization has ended, and the app is at the commit and healthy. */
 export const progressOf = (app: Application, commit: string): Progress => {
   const { operationState, sync } = app.status ?? {}
   const message = textOf(operationState?.message)
@@ -158,23 +158,23 @@ export const progressOf = (app: Application, commit: string): Progress => {
   return { is: 'waiting', message: told.message ?? '', isWrong: told.state !== 'STARTING' }
 }
 
-/** It was synchronized once: there is something to go back to, or to stop. */
+/** It was synchronized before: there is a version to go back to, or to stop. */
 export const wasSynchronized = ({ status }: Application): boolean => listOf(status?.history).length > 0
 
 const revisionIn = (info: unknown): string | undefined =>
   listOf(info).find(({ name }) => name === labels.revision)?.value as string | undefined
 
-/** A synchronization for this revision is asked for, or is over. */
+/** A synchronization for this revision is requested, or has ended. */
 export const isAskedFor = (app: Application, revision: string): 'now' | 'before' | null => {
   if (app.operation !== undefined) return revisionIn(app.operation.info) === revision ? 'now' : null
   return revisionIn(app.status?.operationState?.operation?.info) === revision ? 'before' : null
 }
 
-/** Another synchronization is under way, and is to end first. */
+/** Another synchronization is in progress, and must end first. */
 export const isInTheWay = (app: Application, revision: string): boolean =>
   app.operation !== undefined && isAskedFor(app, revision) === null
 
-/** An app stands for all that it has made. */
+/** One instance for all objects of an app. */
 export const toInstance = (app: Application): Instance => {
   const own = app.metadata.labels ?? {}
   return {

@@ -1,4 +1,4 @@
-/** What happens to apps beside what happens to instances, as one stream. */
+/** Events of apps and of instances, as one stream. */
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import type { Change } from '../../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
@@ -13,10 +13,10 @@ interface Parts {
   argoNamespace: string
 }
 
-/** Argo CD may come to a cluster that had none. */
+/** Argo CD may be installed later. */
 const missingMs = 5 * 60_000
 
-/** Tells of each app whose state is another one than before. */
+/** Reports each app whose state has changed. */
 const followApps = async (
   { objects, clock, argoNamespace }: Parts,
   tell: (event: RuntimeEvent) => void,

@@ -1,6 +1,6 @@
 /**
- * What a chart makes, as objects: read from the text that helm renders, and judged before anything is applied. Pure.
- * Everything here is a stranger's: the chart's, and the values'.
+ * The objects of a chart: read from the text that helm renders, and checked before anything is applied. Pure.
+ * Everything here is untrusted: the chart, and the values.
  */
 
 import { DeploymentError } from '../../../lib/errors.ts'
@@ -15,7 +15,7 @@ export interface ChartedObject {
   [field: string]: unknown
 }
 
-/** Where a kind of object is; null for one that the cluster does not know. */
+/** The scope of a kind; null if the cluster does not know it. */
 export type ScopeOf = (apiVersion: string, kind: string) => 'namespaced' | 'cluster' | null
 
 interface Verdict {
@@ -32,7 +32,7 @@ export const refuse = (message: string): never => {
 }
 
 const mostLines = 500_000
-/** All objects together: they are parsed by the event loop. */
+/** All objects together: the event loop parses them. */
 const mostValues = 400_000
 
 const bounded = <T>(read: () => T): T => {
@@ -46,7 +46,10 @@ const bounded = <T>(read: () => T): T => {
 
 const linesIn = (text: string): string[] => bounded(() => splitLines(text, mostLines))
 
-/** The values of lines of JSON, counted together before the first is parsed. `begin`: only of lines that begin so. */
+/**
+ * The values of lines of JSON, counted together before the first is parsed. `begin`: only of lines with this
+ * beginning.
+ */
 export const parseLines = (text: string, begin = ''): unknown[] => {
   bounded(() => refuseExcess(text, { mostBytes: text.length, mostValues, mostDepth: 200 }))
   return linesIn(text)
@@ -54,7 +57,7 @@ export const parseLines = (text: string, begin = ''): unknown[] => {
     .map((line) => readJson(line, { mostBytes: line.length, mostValues, mostDepth: 200 }))
 }
 
-/** The documents of what helm prints; those without content are left out. In time linear in the text. */
+/** The documents of helm's output; those without content are left out. In time linear in the text. */
 export const splitDocuments = (text: string): string[] => {
   const documents: string[][] = [[]]
   for (const line of linesIn(text)) {
@@ -73,7 +76,7 @@ const listIn = (value: Json): unknown[] | null =>
 const isNamed = (value: Json): value is Json & ChartedObject =>
   isObject(value.metadata) && typeof value.metadata.name === 'string'
 
-/** An object, or those of a list, as helm takes them. */
+/** An object, or those of a list, as helm reads them. */
 const flatten = (value: unknown, depth = 0): ChartedObject[] => {
   if (!isObject(value)) return refuse('The chart makes something that is not an object of Kubernetes.')
   const items = listIn(value)
@@ -106,7 +109,7 @@ const listed = (objects: readonly ChartedObject[]): string => {
   return names.slice(0, 5).join(', ') + (rest > 0 ? ` and ${rest} more` : '')
 }
 
-/** Where helm keeps its revisions: whoever writes there tells helm, which has our login, what to remove anywhere. */
+/** Helm's own revisions: writing them would make helm, which has our login, remove any object. */
 const isHelms = ({ kind, type, metadata }: ChartedObject): boolean => {
   if (kind !== 'Secret' && kind !== 'ConfigMap') return false
   const { labels } = metadata as { labels?: { owner?: unknown } | null }
@@ -117,7 +120,7 @@ const isHelms = ({ kind, type, metadata }: ChartedObject): boolean => {
   )
 }
 
-/** Throws `chart_refused` for what a chart may not make. */
+/** Throws `chart_refused` for objects that a chart may not contain. */
 export const judge = (objects: readonly ChartedObject[], { scopeOf, namespace, allowClusterWide }: Verdict): void => {
   const scopes = objects.map((object) => ({ object, scope: scopeOf(object.apiVersion, object.kind) }))
   const unknown = scopes.find(({ scope }) => scope === null)
@@ -149,7 +152,7 @@ export interface ChartDifference {
 const keyOf = (object: ChartedObject): string =>
   `${object.apiVersion.replace(/\/?v[^/]*$/, '')} ${nameOf(object)} ${object.metadata.namespace ?? ''}`
 
-/** What an upgrade would change, by name alone: values may be secret. */
+/** The changes of an upgrade, by name alone: values may be secret. */
 export const differences = (before: readonly ChartedObject[], after: readonly ChartedObject[]): ChartDifference[] => {
   const old = new Map(before.map((object) => [keyOf(object), object]))
   const wanted = new Map(after.map((object) => [keyOf(object), object]))

@@ -1,10 +1,10 @@
 /**
- * Services that are charts, in a runtime: what is desired of one is installed, stopped and removed by helm, and its pods
- * are the service's instances.
+ * Services that are charts, in a runtime: helm installs, stops and removes them, and their pods are the service's
+ * instances.
  *
- * Promises: what is installed already is left alone; a call that was cut is made again. What fails is taken back. A stop
- * takes the chart's workloads down and removes nothing; what is removed leaves nothing of the kinds that we know.
- * When the process dies: helm's release stays as it was left, and the next call settles it first.
+ * Promises: an installed version is left alone; an interrupted call is repeated. A failed upgrade is rolled back. A
+ * stop scales the chart's workloads down and removes nothing; a removal leaves no objects of the kinds that we know.
+ * When the process dies: helm's release stays as it was, and the next call settles it first.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { KubernetesAccess } from '../../../lib/kubernetes/kubeconfig.ts'
@@ -46,7 +46,7 @@ const minute = 60_000
 const shortSeconds = 120
 const mostLeft = 1000
 
-/** Helm leaves what was made by hooks, and claims that were made for its pods. */
+/** Helm leaves objects made by hooks, and claims made for its pods. */
 const left: readonly Kind[] = ['Job', 'ConfigMap', 'Secret', 'Service', 'PersistentVolumeClaim']
 
 const keyOf = ({ environmentId, serviceId }: ServiceKey): ServiceKey => ({ environmentId, serviceId })
@@ -58,7 +58,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     ...{ access, api, namespace: namespaceOf(environmentId), release: releaseOf(serviceId) },
   })
 
-  /** Helm has something of the service, finished or not. */
+  /** Helm has a revision of the service, finished or not. */
   const isInstalled = async (service: ServiceKey, signal: AbortSignal): Promise<boolean> => {
     const labelSelector = selectorOf({ owner: 'helm', name: releaseOf(service.serviceId) })
     const found = await api.list<object>(pathOf('Secret', namespaceOf(service.environmentId)), 1, {
@@ -126,7 +126,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
 
   const takeDown = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const revisions = await helm.settle(placeOf(service), { timeoutSeconds: shortSeconds, signal })
-    // The first one never came to its end.
+    // The first one never finished.
     await (revisions.length === 0 ? removeLeft(service, signal) : bringDown(service, signal))
   }
 
@@ -148,7 +148,7 @@ const counted = (objects: readonly ChartedObject[]): string =>
 const tellMade = (made: readonly ChartedObject[], serviceId: string): string =>
   `The chart is installed: ${counted(made.filter((each) => !isRecord(each, serviceId)))}.`
 
-/** Nobody knows before a chart is rendered what it takes, nor what its autoscalers make of it. */
+/** Before a chart is rendered, its resources are unknown, and so is the effect of its autoscalers. */
 const uncounted = "What the chart's pods and volumes take is not counted toward the limits of the organization."
 
 const tellUnled = (domain: string): string =>
@@ -156,7 +156,7 @@ const tellUnled = (domain: string): string =>
 
 const isChart = (workload: Workload): workload is ChartedWorkload => workload.chart !== undefined
 
-/** Pods of charts do not tell their revision: it would restart them all with each. */
+/** Pods of charts have no label with their revision, because that would restart them all with each. */
 const withRevisions = async (
   objects: Objects,
   found: Instance[],
@@ -172,7 +172,7 @@ const withRevisions = async (
   return found.map((each) => (each.revision === '' ? { ...each, revision: revisions.get(each.serviceId) ?? '' } : each))
 }
 
-/** A runtime that installs charts, too. */
+/** Adds to a runtime the installation of charts. */
 export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
   const work = createChartWork(parts)
   const { objects } = parts
@@ -186,7 +186,7 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
 
   const rollOut = async (desired: ChartedRunning, rollout: Rollout, signal: AbortSignal) => {
     const { workload } = desired
-    // Helm waits, and waits as long again when it has to take back what failed.
+    // Helm waits, and waits as long again when it has to roll back a failed upgrade.
     const deadlineMs = 3 * 1000 * workload.chart.waitSeconds + 5 * minute
     await rollout.step('start', deadlineMs, (own) => work.install(desired, rollout, AbortSignal.any([own, signal])))
     await rollout.step('switch', minute, () => rollout.serving())
@@ -200,7 +200,7 @@ export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
     signal: AbortSignal,
   ) => {
     const isInstalled = await work.isInstalled(service, signal)
-    // An end that was cut after helm had forgotten it.
+    // A removal that was interrupted after helm had forgotten the release.
     if (!isInstalled && desired.state === 'absent') await work.removeLeft(service, signal)
     if (isInstalled) {
       const steps = rollout ?? unwatched(signal)

@@ -1,6 +1,6 @@
 /**
- * By which hosts a chart wants to be reached, and whether they are its service's: an ingress that several organizations
- * share gives a host to whoever names it. Pure.
+ * The hosts that a chart would publish, and whether they belong to its service: an ingress that several organizations
+ * share assigns a host to any object that names it. Pure.
  */
 import { type Json, objectOf } from '../../../lib/foreign-text/fields.ts'
 import { wildcardOf } from '../../../router/table/wildcard.ts'
@@ -8,7 +8,7 @@ import { type ChartedObject, nameOf, refuse } from './charted.ts'
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : [])
 
-/** In place of a host: all of them. */
+/** Instead of a host: all of them. */
 const everyHost = '*'
 
 const hostOf = (value: unknown): string => (typeof value === 'string' && value !== '' ? value.toLowerCase() : everyHost)
@@ -24,7 +24,7 @@ const ofRoute = ({ hostnames }: Json): string[] => {
   return names.length === 0 ? [everyHost] : names
 }
 
-/** Who proves a host to a certificate authority answers for it meanwhile. */
+/** An object that proves a host to a certificate authority answers for that host meanwhile. */
 const ofCertificate = ({ dnsNames, commonName }: Json): string[] =>
   [...listOf(dnsNames), ...(commonName === undefined ? [] : [commonName])].map(hostOf)
 
@@ -38,7 +38,7 @@ const readers: Readonly<Record<string, (spec: Json) => string[]>> = {
 
 const readable = /^(networking\.k8s\.io|extensions|gateway\.networking\.k8s\.io|cert-manager\.io)\//
 
-/** Of ingress controllers, meshes and DNS: what leads hosts in words of its own. */
+/** Kinds of ingress controllers, meshes and DNS that publish hosts in fields of their own. */
 const unreadable = new Set([
   ...['Gateway', 'TCPRoute', 'UDPRoute', 'ListenerSet', 'XListenerSet', 'IngressRoute', 'IngressRouteTCP'],
   ...['IngressRouteUDP', 'VirtualService', 'VirtualServer', 'VirtualServerRoute', 'TransportServer', 'ServiceEntry'],
@@ -51,9 +51,9 @@ export const isNamedBy = (kind: 'Ingress' | 'HTTPRoute' | 'GRPCRoute', spec: Jso
   readers[kind]!(spec).some((host) => host === domain || wildcardOf(host) === domain)
 
 const dnsName = /^external-dns\.alpha\.kubernetes\.io\/(internal-)?hostname$/
-/** Beside the hosts of its Ingress or Gateway. */
+/** In addition to the hosts of its Ingress or Gateway. */
 const certifiedName = /^cert-manager\.io\/(alt-names|common-name)$/
-/** By which some ingress controllers take more hosts, or any text of their own configuration. */
+/** Annotations in which some ingress controllers accept more hosts, or arbitrary configuration. */
 const widening =
   /(server-alias(-regex)?|-snippets?|\/from-to-www-redirect|\/redirect-from(-regex)?|(^|\.)(ingress\.kubernetes\.io|github\.io)\/config-[a-z-]+)$/
 
@@ -82,8 +82,8 @@ const hostsOf = (object: ChartedObject): string[] => {
 }
 
 /**
- * Throws `chart_refused` for a host that is none of `domains` nor below a wildcard of them. Answers those of them that
- * nothing of the chart names.
+ * Throws `chart_refused` for a host that is none of `domains` nor below a wildcard of them. Returns those of them that
+ * no object of the chart names.
  */
 export const judgeHosts = (objects: readonly ChartedObject[], domains: readonly string[]): string[] => {
   const named = new Set<string>()

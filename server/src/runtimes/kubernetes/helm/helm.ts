@@ -1,9 +1,9 @@
 /**
- * Charts on a Kubernetes cluster by the operator's helm: a chart is rendered, judged, and installed as exactly what was
- * judged; revisions, rollback, removal.
+ * Charts on a Kubernetes cluster, installed by the operator's helm: a chart is rendered, checked, and installed
+ * exactly as checked; revisions, rollback, removal.
  *
- * Promises: nothing reaches the cluster before it was judged. An upgrade that fails is rolled back. A run that was killed
- * is settled by the next one. Whoever calls sees to it that there is one call at a time for each release.
+ * Promises: nothing reaches the cluster before it was checked. An upgrade that fails is rolled back. A killed run is
+ * settled by the next one. The caller ensures that there is one call at a time for each release.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { KubernetesApi } from '../../../lib/kubernetes/kubernetes-api.ts'
@@ -103,12 +103,12 @@ export type { HelmOptions, HelmPlace, HelmRevision }
 export interface Chart {
   /** The archive with all dependencies. */
   archive: Buffer
-  /** Values files, variables put in; the last one counts most. */
+  /** Values files, with variables replaced; the last one takes precedence. */
   values: readonly string[]
   allowClusterWide: boolean
-  /** Hosts that it may be reached by, and wildcards of such. */
+  /** Hosts that it may use, and wildcards of such. */
   domains: readonly string[]
-  /** What is installed of what was judged; without, just that. */
+  /** The objects to install from the checked ones; without it, exactly those. */
   complete?(objects: readonly ChartedObject[]): ChartedObject[]
 }
 
@@ -120,23 +120,23 @@ interface HelmPlan {
 /** What an upgrade has made. */
 interface MadeByChart {
   objects: ChartedObject[]
-  /** Domains that nothing of it names: they lead nowhere. */
+  /** Domains that no object of it names: they lead nowhere. */
   unled: string[]
 }
 
 /** All reject with a `DeploymentError`: `tool_missing`, `chart_refused`, `helm_failed`; or a `KubernetesError`. */
 export interface Helm {
   plan(place: HelmPlace, chart: Chart, signal?: AbortSignal): Promise<HelmPlan>
-  /** Installs or upgrades, waits until it is ready; what fails is taken back. */
+  /** Installs or upgrades, waits until it is ready; rolls back on failure. */
   upgrade(place: HelmPlace, chart: Chart, options: HelmOptions): Promise<MadeByChart>
-  /** Ends what a killed run began; resolves to what there is then, the newest first. */
+  /** Ends a killed run's work; resolves to the resulting revisions, the newest first. */
   settle(place: HelmPlace, options: HelmOptions): Promise<HelmRevision[]>
-  /** What the newest revision has made, without hooks. */
+  /** The objects of the newest revision, without hooks. */
   installed(place: HelmPlace, signal?: AbortSignal): Promise<ChartedObject[]>
   rollback(place: HelmPlace, revision: number, options: HelmOptions): Promise<void>
-  /** What is not there is removed. */
+  /** Succeeds for a missing release. */
   uninstall(place: HelmPlace, options: HelmOptions): Promise<void>
-  /** The newest first; empty where there is none. */
+  /** The newest first; empty if there is none. */
   history(place: HelmPlace, signal?: AbortSignal): Promise<HelmRevision[]>
 }
 
@@ -193,11 +193,11 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
             session.isFourth ? '--rollback-on-failure' : '--atomic',
             ...['--timeout', `${options.timeoutSeconds}s`, '--history-max', String(kept)],
           ],
-          // What failed is taken back in as much time again.
+          // A rollback gets as much time again.
           { ...options, timeoutMs: 2 * options.timeoutSeconds * 1000 + shortMs },
         )
         const [newest] = await readHistory(session, place, options.signal)
-        // Helm says nothing when it cannot write this down.
+        // Helm reports no error if it cannot store this.
         if (newest?.status !== 'deployed')
           throw new DeploymentError(
             'helm_failed',

@@ -1,4 +1,4 @@
-/** Whether what a chart has in the cluster still leads a host: then nobody else may have it. */
+/** Whether an object of a chart in the cluster still routes a host: then no other service may have the host. */
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import type { Ingress } from '../../ingress.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'

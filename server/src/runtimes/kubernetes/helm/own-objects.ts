@@ -1,7 +1,7 @@
 /**
- * What a chart makes as what is ours: labelled, so that its pods are the service's instances and what it leaves is found;
- * and a record of the revision, which helm installs, takes back and removes with the rest. Whatever it says with our own
- * labels is taken out. Pure.
+ * Makes a chart's objects ours: labeled, so that its pods are the service's instances and leftovers are found; and
+ * adds a record of the revision, which helm installs, rolls back and removes with the rest. Values under our own
+ * labels are removed. Pure.
  */
 import { isObject, type Json } from '../../../lib/foreign-text/fields.ts'
 import { idLabels, labels, namespaceOf, type Place } from '../manifests/describe.ts'
@@ -15,7 +15,7 @@ interface Ids {
   revision: string
 }
 
-/** Short: charts make names of it, and of these labels, which have 63 characters. */
+/** Short: charts make names of it, and of these labels, which are limited to 63 characters. */
 export const releaseOf = (serviceId: string): string => `chart-${serviceId.replaceAll('-', '').slice(0, 12)}`
 
 export const recordNameOf = (serviceId: string): string => `${releaseOf(serviceId)}-revision`
@@ -35,7 +35,7 @@ const withLabels = <T>(metadata: T, own: Readonly<Record<string, string>>): T =>
 const inTemplate = (template: unknown, own: Readonly<Record<string, string>>): unknown =>
   isObject(template) ? { ...template, metadata: withLabels(template.metadata, own) } : template
 
-/** Their pods stay up. */
+/** Kinds whose pods keep running. */
 const staying = new Set(['Deployment', 'StatefulSet', 'DaemonSet', 'ReplicaSet', 'ReplicationController'])
 
 const withPods = (
@@ -68,7 +68,7 @@ const withPods = (
 export const isRecord = ({ kind, metadata }: Pick<ChartedObject, 'kind' | 'metadata'>, serviceId: string): boolean =>
   kind === 'ConfigMap' && metadata.name === recordNameOf(serviceId)
 
-/** What is installed in place of what the chart makes. */
+/** The objects that are installed in place of the chart's. */
 export const asOurs = (objects: readonly ChartedObject[], of: Ids, place: Place): ChartedObject[] => {
   const own = { [labels.chart]: of.serviceId }
   const ids = { ...own, ...idLabels(place, of), [labels.role]: 'instance' }

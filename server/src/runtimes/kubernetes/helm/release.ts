@@ -1,4 +1,4 @@
-/** What helm is asked about a release: its revisions, what it made, the way back and the end. */
+/** Helm's commands about a release: its revisions, its objects, rollback and removal. */
 
 import { DeploymentError } from '../../../lib/errors.ts'
 import { readJson } from '../../../lib/foreign-text/read-json.ts'
@@ -71,7 +71,7 @@ const parseHistory = (text: string): HelmRevision[] => {
     .sort((left, right) => right.revision - left.revision)
 }
 
-/** That of helm 4 waits by watching, for a minute where there is nothing to wait for. */
+/** The wait of helm 4 uses watches, and takes a minute when there is nothing to wait for. */
 export const waitOf = ({ isFourth }: HelmSession): string => (isFourth ? '--wait=legacy' : '--wait')
 
 export const readHistory = async ({ run }: HelmSession, { release, namespace }: HelmPlace, signal?: AbortSignal) => {
@@ -118,7 +118,7 @@ export const returnTo = async (
   })
 }
 
-/** Ends what a killed run began; helm does nothing more with the release before. Resolves to its revisions. */
+/** Ends a killed run's work; helm does nothing more with the former release. Resolves to its revisions. */
 export const settle = async (session: HelmSession, place: HelmPlace, options: HelmOptions): Promise<HelmRevision[]> => {
   const revisions = await readHistory(session, place, options.signal)
   const status = revisions[0]?.status ?? ''

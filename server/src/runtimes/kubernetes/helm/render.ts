@@ -1,7 +1,7 @@
 /**
- * Renders a chart and reads what it makes. The YAML is read by helm itself, so that what is judged is what helm would
- * have made of it; from here on it is JSON, and a chart of exactly these objects is what is installed: a chart that
- * renders something else the second time gains nothing.
+ * Renders a chart and reads its objects. Helm itself reads the YAML, so that exactly the objects are checked that helm
+ * would create; afterwards it is JSON, and a chart of exactly these objects is installed: a chart that renders
+ * something else the second time gains nothing.
  */
 import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import { type ChartedObject, parseLines, readObjects, refuse, splitDocuments } from './charted.ts'
@@ -12,12 +12,12 @@ interface ChartToRender {
   namespace: string
   /** The archive of the chart with all its dependencies. */
   archive: Buffer
-  /** Values files, the last one counts most. */
+  /** Values files, the last one takes precedence. */
   values: readonly string[]
   isUpgrade: boolean
-  /** Of the cluster: `v1.35.4`. */
+  /** Version of the cluster: `v1.35.4`. */
   kubeVersion: string
-  /** `apps/v1`, beside those that every cluster has. */
+  /** `apps/v1`, in addition to those that every cluster has. */
   apiVersions: readonly string[]
   signal?: AbortSignal
 }

@@ -107,7 +107,7 @@ test('a text that names a long variable again and again is refused before it is 
   assert.throws(() => withVariables('y'.repeat(2 ** 20 + 1), {}), /larger than 1 MiB together/)
   const nested = `${'slipway.env.'.repeat(80_000)}A`
   assert.throws(() => withVariables(nested, { A: 'a' }), /refer to variables more than 5000 times/)
-  // The room is that of all values of a chart.
+  // The room for all values of a chart.
   const room = valuesRoom()
   withVariables('slipway.env.A '.repeat(15), long, room)
   assert.throws(() => withVariables('slipway.env.A', long, room), /larger than 1 MiB/)

@@ -1,6 +1,6 @@
 /**
- * Single values by their path, as `helm --set`, `--set-string` and `--set-json` take them, as one tree. They are not
- * given to helm as arguments, because everybody on a machine reads those, and variables may be secret. Pure.
+ * Single values by their path, as `helm --set`, `--set-string` and `--set-json` accept them, as one tree. They are not
+ * passed to helm as arguments, because every user of a machine can read those, and variables may be secret. Pure.
  */
 
 import { DeploymentError } from '../../../lib/errors.ts'
@@ -97,10 +97,10 @@ export const writeSetValues = ({ set, setString, setJson }: SetValues): string |
 
 const variableName = /\b(?:slipway|qovery)\.env\.([-._A-Za-z][-.\w]{0,254})/g
 
-/** What the values of a chart may have together. */
+/** The limit for all values of a chart together. */
 export interface ValuesRoom {
   chars: number
-  /** To variables: each is looked for under every name that it could be meant to have. */
+  /** References to variables: each is searched for under every name that it could mean. */
   references: number
 }
 
@@ -116,7 +116,7 @@ const take = (room: ValuesRoom, what: keyof ValuesRoom, count: number): void => 
   throw new DeploymentError('values_refused', `The values of the chart ${why}.`)
 }
 
-/** The longest known key that a text begins with and that ends where a word does; null without one. */
+/** The longest known key with which a text begins and that ends at a word's end; null without one. */
 const keyIn = (text: string, variables: Readonly<Record<string, string>>): string | null => {
   for (let end = text.length; end > 0; end -= 1)
     if (!/^\w/.test(text.slice(end, end + 1)) && Object.hasOwn(variables, text.slice(0, end))) return text.slice(0, end)
@@ -124,9 +124,9 @@ const keyIn = (text: string, variables: Readonly<Record<string, string>>): strin
 }
 
 /**
- * Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as charts for others have
- * it. A dot or a dash belongs to the name if there is such a variable. Takes the room for the result as it is made: a
- * short text can name a long variable again and again. Throws a `DeploymentError` when there is no more.
+ * Values of a service's variables in place of `slipway.env.NAME`, or the same with `qovery.` as in existing charts. A
+ * dot or a dash belongs to the name if there is such a variable. Counts the result against the room while it is made:
+ * a short text can name a long variable repeatedly. Throws a `DeploymentError` when there is no more.
  */
 export const withVariables = (
   text: string,
@@ -150,7 +150,7 @@ export const withVariables = (
       add(text.slice(at, match.index))
       add(variables[key]!)
     }
-    // What follows the name may be another reference.
+    // The text after the name may be another reference.
     pattern.lastIndex = start + (key ?? /^[-.]*\w*/.exec(written)![0]).length
     if (key !== null) at = pattern.lastIndex
   }

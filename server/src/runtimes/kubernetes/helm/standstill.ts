@@ -1,4 +1,4 @@
-/** Takes the workloads of a chart down without removing anything, and brings them back as they were. */
+/** Scales the workloads of a chart down without removing anything, and restores them. */
 import type { ServiceKey } from '../../runtime.ts'
 import { annotations, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Objects, pathOf } from '../objects.ts'
@@ -8,10 +8,10 @@ const takenDown = ['Deployment', 'StatefulSet', 'DaemonSet', 'CronJob'] as const
 type TakenDown = (typeof takenDown)[number]
 const isTakenDown = (kind: string): kind is TakenDown => (takenDown as readonly string[]).includes(kind)
 
-/** No machine has it. */
+/** A label that no machine has. */
 const nowhere = { 'slipway.stopped': 'true' }
 
-/** What takes a workload down, and what brings it back as it was. */
+/** The patch that scales a workload down, and the one that restores it. */
 const down = (kind: TakenDown, { spec = {} }: Found): { was: string; patch: object } => {
   if (kind === 'CronJob') return { was: String(spec.suspend === true), patch: { suspend: true } }
   if (kind === 'DaemonSet') return { was: '', patch: { template: { spec: { nodeSelector: nowhere } } } }
@@ -24,7 +24,7 @@ const up = (kind: TakenDown, was: string): object => {
   return { replicas: Number(was) || 0 }
 }
 
-/** `installed`: what the newest revision of the service's chart has made. */
+/** `installed`: the objects of the newest revision of the service's chart. */
 export const createStandstill = (
   objects: Objects,
   installed: (service: ServiceKey, signal: AbortSignal) => Promise<ChartedObject[]>,

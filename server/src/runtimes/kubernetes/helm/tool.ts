@@ -1,6 +1,6 @@
 /**
- * The operator's helm, run in a folder of its own that goes with the run. It gets nothing of this server's environment,
- * no plugins, and no network but that to the API server of the kubeconfig: it downloads nothing.
+ * The operator's helm, run in a folder of its own that is removed with the run. It gets nothing of this server's
+ * environment, no plugins, and no network except to the API server of the kubeconfig: it downloads nothing.
  */
 import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -11,7 +11,7 @@ import { tellingLine } from '../../../lib/last-words.ts'
 interface HelmRun {
   timeoutMs: number
   signal?: AbortSignal
-  /** Cap on what it prints. Default 1 Mi characters. */
+  /** Limit of its output. Default 1 Mi characters. */
   maxOutput?: number
   onOutput?: (text: string) => void
 }
@@ -20,9 +20,9 @@ interface HelmRun {
 export interface HelmSession {
   /** Whether it is helm 4 or later. */
   isFourth: boolean
-  /** Writes a file that only this server reads; returns its path. */
+  /** Writes a file that only this server can read; returns its path. */
   write(name: string, content: string | Buffer): Promise<string>
-  /** Rejects with `helm_failed` and its own words. */
+  /** Rejects with `helm_failed` and helm's message. */
   run(args: readonly string[], run: HelmRun): Promise<string>
 }
 
@@ -36,7 +36,7 @@ export interface HelmTool {
 const helmMissing = 'Helm is not installed on this server: install `helm` (3 or 4) or set SLIPWAY_HELM.'
 
 const versionMs = 10_000
-/** Of a process: what a chart's templates can use up. */
+/** For a process: the templates of a chart can use it up. */
 const mostMemory = 4 * 2 ** 30
 const leftAfterMs = 24 * 3_600_000
 const limiter = '/usr/bin/prlimit'
@@ -63,7 +63,7 @@ const environmentIn = (folder: string): Record<string, string> => ({
   GOMEMLIMIT: '512MiB',
 })
 
-/** Older ones cannot leave out schemas of values, which may name any address. */
+/** Older ones cannot skip schemas of values, which may name any address. */
 const isTooOld = (version: string): boolean => {
   const [major = 0, minor = 0] = version.slice(1).split('.').map(Number)
   return major < 3 || (major === 3 && minor < 16)
@@ -74,7 +74,7 @@ const sentenceOf = ({ stderr, stdout }: ExecResult): string => {
   return said === null ? 'Helm failed and said nothing.' : `Helm failed: ${said}`
 }
 
-/** `find`: the path of helm, asked anew each time. `root`: a folder for what runs need. */
+/** `find`: the path of helm, looked up anew each time. `root`: the parent folder of runs. */
 export const createHelmTool = (find: () => Promise<string | null>, root: string): HelmTool => {
   const start = async (program: string, args: readonly string[], folder: string, run: HelmRun): Promise<ExecResult> => {
     const isLimited = await isProgram(limiter)

@@ -1,4 +1,4 @@
-/** What keeps the pods of a chart from being ready, while helm waits for them and says nothing. */
+/** Why the pods of a chart are not ready, while helm waits for them without output. */
 import { parseQuantity } from '../../../lib/kubernetes/quantity.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { Rollout, ServiceKey } from '../../runtime.ts'
@@ -14,7 +14,7 @@ const memoryOf = (pod: Pod): number => {
   return Math.round((parseQuantity(first?.resources?.limits?.memory) ?? 0) / 2 ** 20)
 }
 
-/** Says what keeps pods from being ready, as long as helm waits; resolves to the last that it said. */
+/** Reports why pods are not ready, as long as helm waits; resolves to the last report. */
 export const watchPods = (
   objects: Objects,
   clock: Clock,

@@ -1,6 +1,6 @@
 /**
- * By which of a chart's Services the world comes in: those are its own and stand for its pods, and the policy of the
- * environment is opened for just these ports of just these pods. Pure.
+ * The Services of a chart that are reachable from outside: they must be its own and select its pods, and the policy of
+ * the environment is opened for exactly these ports of these pods. Pure.
  */
 import { isObject, type Json, listOf, objectOf } from '../../../lib/foreign-text/fields.ts'
 import { labels } from '../manifests/describe.ts'
@@ -12,7 +12,7 @@ interface Backend {
   port: unknown
 }
 
-/** In place of a port, by which one controller takes the name for one of its annotations. */
+/** Instead of a port, the name by which one controller refers to its annotations. */
 const byAnnotation = 'use-annotation'
 
 const ofIngress = ({ rules }: Json): Backend[] =>
@@ -49,8 +49,8 @@ const servicesOf = (objects: readonly ChartedObject[]): ReadonlyMap<unknown, Cha
 const words = (text: unknown): string => String(text ?? 'something else').slice(0, 253)
 
 /**
- * Throws `chart_refused` for what leads to anything but pods of the chart: an ingress asks from where it is, past what
- * keeps the environment's pods from addresses, and past what protects other services.
+ * Throws `chart_refused` for a backend other than pods of the chart: an ingress sends requests from its own place,
+ * past the rules that keep the environment's pods from addresses, and past those that protect other services.
  */
 export const judgeWays = (objects: readonly ChartedObject[]): void => {
   const services = servicesOf(objects)
@@ -62,7 +62,7 @@ export const judgeWays = (objects: readonly ChartedObject[]): void => {
           `The chart's ${nameOf(object)} leads to ${words(service)}, which is not a Service of the chart: that is not possible.`,
         )
       const { type, selector } = objectOf(own!.spec)
-      // What has no selector stands for any addresses that somebody writes down.
+      // A Service without a selector can have any addresses.
       if (type === 'ExternalName' || Object.keys(objectOf(selector)).length === 0)
         refuse(
           `The chart's ${nameOf(object)} leads to the Service ${words(service)}, which does not stand for pods (an ExternalName, or no selector): that is not possible.`,
@@ -72,13 +72,13 @@ export const judgeWays = (objects: readonly ChartedObject[]): void => {
 
 const isOpened = ({ spec }: ChartedObject): boolean => /^(LoadBalancer|NodePort)$/.test(String(objectOf(spec).type))
 
-/** Ports of pods, as a policy names them. */
+/** Ports of pods, as named in a policy. */
 const portsOf = (service: ChartedObject, wanted: readonly unknown[]): object[] =>
   listOf(objectOf(service.spec).ports)
     .filter(({ port, name }) => wanted.some((one) => one === undefined || one === port || one === name))
     .map(({ port, targetPort, protocol = 'TCP' }) => ({ port: targetPort ?? port, protocol }))
 
-/** What lets requests in, in an environment that lets in nothing from outside. */
+/** The policies that let requests in, in an environment that otherwise lets in none from outside. */
 export const describeWays = (
   objects: readonly ChartedObject[],
   { serviceId, namespace, release }: { serviceId: string; namespace: string; release: string },
@@ -106,8 +106,8 @@ export const describeWays = (
 }
 
 /**
- * Policies add up: to where a chart may connect its environment says already, and all that a chart could add is what that
- * leaves out, the secrets of the machines.
+ * Policies add up: the environment's own already says where a chart may connect, and the only further target would be
+ * the one that it excludes, the secrets of the machines.
  */
 export const withoutEgress = (object: ChartedObject): ChartedObject => {
   if (object.kind !== 'NetworkPolicy' || !isObject(object.spec)) return object

@@ -1,4 +1,4 @@
-/** Lines of pods: their history, then live as they come. */
+/** Lines of pods: history, then live. */
 import { setMaxListeners } from 'node:events'
 import type { Readable } from 'node:stream'
 import { readLines } from '../../../lib/foreign-text/read-lines.ts'
@@ -89,14 +89,14 @@ export interface PodLogs extends PodReader {
   ofService(service: ServiceKey, options: LogOptions): AsyncIterable<LogLine>
 }
 
-/** Lines of several pods that are held to be merged. */
+/** Lines of several pods kept for merging. */
 const mergedMost = 10_000
 /** Lines that wait for a slow reader; the cluster waits then. */
 const waitingMost = 1000
 
 const byTime = (a: LogLine, b: LogLine): number => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)
 
-/** One pod's lines at a time, in the order in which they come, to one reader. */
+/** One pod's lines at a time, in the order in which they arrive, for one reader. */
 const createQueue = (signal: AbortSignal) => {
   const lines: LogLine[] = []
   let failure: unknown = null
@@ -158,7 +158,7 @@ export const createPodLogs = (objects: Objects, clock: Clock): PodLogs => {
     const most = Math.min(tail ?? mergedMost, mergedMost)
     let all: LogLine[] = []
     for (const pod of (await podsOf(service, signal)).filter(hasRun)) {
-      // The cluster's own count is of the newest lines, which may all be later than wanted.
+      // The cluster's own limit counts from the newest line, and these may all be later than wanted.
       const tailed = until === undefined && tail !== undefined ? { tail: most } : {}
       for await (const line of read(pod, { since, until, signal, ...tailed })) {
         all.push(line)
@@ -169,7 +169,7 @@ export const createPodLogs = (objects: Objects, clock: Clock): PodLogs => {
     return tail === undefined ? all : all.slice(Math.max(0, all.length - most))
   }
 
-  /** Each life of each pod is read once; what was told already is told by its time. */
+  /** Each life of each pod is read once; lines already passed on are recognized by their time. */
   async function* follow(service: ServiceKey, options: LogOptions, signal: AbortSignal): AsyncGenerator<LogLine> {
     const told = new Map<string, string>()
     const reading = new Set<string>()

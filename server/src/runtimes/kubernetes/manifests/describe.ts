@@ -1,6 +1,6 @@
 /**
- * What everything that a cluster has of ours is named, labelled and marked with, and what keeps its secrets. Pure, as all of
- * this folder: the same input, the same manifests.
+ * Names, labels and marks of all our objects on a cluster, and their secrets. Pure, as this whole folder: the same
+ * input gives the same manifests.
  */
 import { createHmac } from 'node:crypto'
 import { isReservedLabel } from '../../../lib/docker/reserved-labels.ts'
@@ -21,20 +21,20 @@ export interface Manifest {
   [field: string]: unknown
 }
 
-/** What is the same for everything that is described for one cluster. */
+/** Shared by all manifests for one cluster. */
 export interface Place {
   /** Mark of this installation. */
   ownerId: string
-  /** Whether the cluster knows a pause before SIGTERM that needs no program (1.30). */
+  /** Whether the cluster supports a pause before SIGTERM that needs no program (1.30). */
   canPause: boolean
-  /** Number of the user that programs run as, whatever their images say; null: the image's, which must not be root. */
+  /** Number of the user for programs, whatever their images say; null: the image's, which must not be root. */
   runAs: number | null
   ingress?: IngressPlace | undefined
   /** StorageClass of new volumes; null or absent: the cluster's default. */
   storageClass?: string | null
 }
 
-/** How hosts are published: what is left out is up to the cluster. */
+/** How hosts are published: absent fields are up to the cluster. */
 export interface IngressPlace {
   /** Name of an IngressClass; absent: the cluster's default. */
   className?: string | undefined
@@ -42,54 +42,54 @@ export interface IngressPlace {
   issuer?: string | undefined
   /** The ingress has a certificate for all hosts that have none of their own. */
   hasCertificate?: boolean
-  /** Of each Ingress. */
+  /** For each Ingress. */
   annotations?: Words | undefined
-  /** Of one that leads to gRPC programs, by which its controller knows that; absent: there is no way to them. */
+  /** For one of gRPC programs, by which its controller recognizes it; absent: they cannot be published. */
   grpcAnnotations?: Words | undefined
-  /** Of one whose clients stay with the instance that they had first; absent: none can. */
+  /** For one whose clients stay with their first instance; absent: clients cannot. */
   stickyAnnotations?: Words | undefined
-  /** Of the Services of load balancers. */
+  /** For the Services of load balancers. */
   balancerAnnotations?: Words | undefined
-  /** In place of Ingresses. */
+  /** Instead of Ingresses. */
   gateway?: GatewayPlace | undefined
 }
 
 type Words = Readonly<Record<string, string>>
 
-/** A Gateway of the cluster, whose listeners take routes of all namespaces. */
+/** A Gateway of the cluster, whose listeners accept routes of all namespaces. */
 export interface GatewayPlace {
   name: string
   namespace: string
   /** One of its listeners; absent: all that fit. */
   sectionName?: string | undefined
-  /** It knows `sessionPersistence`, which is in the experimental channel of its API. */
+  /** It supports `sessionPersistence`, which is in the experimental channel of its API. */
   keepsClients?: boolean | undefined
 }
 
-/** Whether a client can stay with the instance that it had first. */
+/** Whether a client can stay with its first instance. */
 export const canKeepClients = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
   ingress?.gateway === undefined ? ingress?.stickyAnnotations !== undefined : ingress.gateway.keepsClients === true
 
-/** Whether hosts can lead to gRPC programs. */
+/** Whether hosts can be routed to gRPC programs. */
 export const leadsGrpc = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
   ingress?.gateway !== undefined || ingress?.grpcAnnotations !== undefined
 
 /** Whether hosts are reached by https. */
 export const hasTls = ({ ingress }: Place): boolean => ingress?.issuer !== undefined || ingress?.hasCertificate === true
 
-/** As of containers of Docker engines, so that whoever reads one reads both. */
+/** The same as on containers of Docker engines, so that both are read in the same way. */
 export const labels = {
   owner: 'slipway.owner',
   organization: 'slipway.organization',
   environment: 'slipway.environment',
   service: 'slipway.service',
   revision: 'slipway.revision',
-  /** `instance`, `task`, `collector`, `ports`, `chart`: what tells which revision of a chart is installed, or those of apps. */
+  /** `instance`, `task`, `collector`, `ports`, `chart`: the record of a chart's installed revision, or of apps. */
   role: 'slipway.role',
   task: 'slipway.task',
   attempt: 'slipway.attempt',
   volume: 'slipway.volume',
-  /** Of whatever a chart has made: the service's id. */
+  /** On every object of a chart: the service's id. */
   chart: 'slipway.chart',
 } as const
 
@@ -98,15 +98,15 @@ export const annotations = {
   ports: 'slipway.ports',
   /** JSON: how an execution ended, once that is known. */
   end: 'slipway.end',
-  /** Of what a chart has made and a stop has taken down: what it had before. */
+  /** On objects of a chart that a stop has scaled down: their former value. */
   stopped: 'slipway.stopped',
-  /** What a published thing was made from. */
+  /** The fingerprint of a published object's source. */
   published: 'slipway.published',
   /** See `Workload.record`. */
   record: 'slipway.record',
 } as const
 
-/** What a claim asks for. */
+/** The spec of a claim. */
 export const claimSpec = (size: string, { storageClass = null }: Pick<Place, 'storageClass'>) => ({
   accessModes: ['ReadWriteOnce'],
   resources: { requests: { storage: size } },
@@ -121,7 +121,7 @@ export const taskNameOf = (taskId: string): string => `t-${taskId}`
 export const collectorNameOf = (taskId: string): string => `c-${taskId}`
 export const volumeNameOf = (volumeId: string): string => `v-${volumeId}`
 
-/** The annotation with the record of a service, for the metadata of what keeps it or its data. */
+/** The annotation with the record of a service, for the metadata of its objects and data. */
 export const recordOf = ({ record }: Pick<Workload, 'record'>): { annotations?: Record<string, string> } =>
   record === undefined ? {} : { annotations: { [annotations.record]: record } }
 
@@ -134,7 +134,7 @@ export const idLabels = ({ ownerId }: Place, of: Ids): Record<string, string> =>
   [labels.service]: of.serviceId,
 })
 
-/** Of what leads to a service: it may be known by its ids alone. */
+/** For the ingress objects of a service, which may be known by its ids alone. */
 export const doorMetadata = (
   { environmentId, serviceId }: Pick<Ids, 'environmentId' | 'serviceId'>,
   { ownerId }: Place,
@@ -145,7 +145,7 @@ export const doorMetadata = (
   labels: { [labels.owner]: ownerId, [labels.environment]: environmentId, [labels.service]: serviceId },
 })
 
-/** By which a service's own pods are found, and by which nothing else is. */
+/** Selects exactly a service's own pods. */
 export const instanceSelector = ({ serviceId }: Pick<Ids, 'serviceId'>): Record<string, string> => ({
   [labels.service]: serviceId,
   [labels.role]: 'instance',
@@ -155,14 +155,14 @@ const isLabelName = (key: string): boolean =>
   /^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$/.test(key)
 const isLabelValue = (value: string): boolean => /^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$/.test(value)
 
-/** Keys that Kubernetes acts on: they are not for services' owners. */
+/** Keys that Kubernetes acts on: owners of services may not set them. */
 const isOfKubernetes = (key: string): boolean => /(^|\.)(kubernetes|k8s)\.io\//i.test(key)
 
 const mostLabelBytes = 64 * 1024
 
 /**
- * The words of a service's owners: all of them are annotations of its pods, and those that Kubernetes takes for labels
- * are labels too.
+ * The owners' labels: all of them become annotations of its pods, and those that Kubernetes accepts as labels become
+ * labels too.
  */
 export const ownersWords = (given: Workload['labels'] = {}) => {
   const pairs = Object.entries(given).filter(
@@ -180,7 +180,7 @@ export const ownersWords = (given: Workload['labels'] = {}) => {
 }
 
 export interface Content extends Pick<Workload, 'env' | 'files' | 'organizationId' | 'environmentId' | 'serviceId'> {
-  /** Of an execution, which has its own. */
+  /** For an execution, which has its own. */
   taskId?: string
 }
 
@@ -195,17 +195,17 @@ const contentOf = ({ env, files }: Content): Record<string, string> => ({
 export const ownNameOf = ({ serviceId, taskId }: Pick<Content, 'serviceId' | 'taskId'>): string =>
   taskId === undefined ? nameOf(serviceId) : taskNameOf(taskId)
 
-/** Of a secret's content, for its name: whoever reads names learns nothing of it. */
+/** A mark of a secret's content, for its name: the name does not reveal the content. */
 export const markOf = (text: string, ownerId: string): string =>
   createHmac('sha256', ownerId).update(text).digest('hex').slice(0, 12)
 
-/** Its name tells another content, so that a version keeps its own for as long as it runs. */
+/** Its name changes with the content, so that a version keeps its own for as long as it runs. */
 export const secretNameOf = (of: Content, { ownerId }: Place): string => {
   const text = JSON.stringify([contentOf(of), of.files.reveal().map(({ path }) => path)])
   return `${ownNameOf(of)}-${markOf(text, ownerId)}`
 }
 
-/** A login of a registry, for images whose names begin so. */
+/** A login of a registry, for images whose names begin with its repository. */
 export interface PullLogin {
   /** `registry.example:5000/team/app`, without a tag. */
   repository: string
@@ -219,7 +219,7 @@ export const labelsOf = (of: Owner, place: Place): Record<string, string> => ({
   ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }),
 })
 
-/** The logins beside a workload or an execution, each named by its content: a version keeps its own while it runs. */
+/** The logins for a workload or an execution, each named by its content: a version keeps its own while it runs. */
 export const describePullSecrets = (of: Owner, place: Place, logins: readonly PullLogin[]): Manifest[] => {
   const manifests = logins.map(({ repository, login }) => {
     const { username, password } = login.reveal()
@@ -272,7 +272,7 @@ export const describeSecret = (of: Content, place: Place): Manifest | null => {
 
 const transport = (protocol: string): 'TCP' | 'UDP' => (protocol === 'UDP' ? 'UDP' : 'TCP')
 
-/** Each port once: a program that answers HTTP and TCP at one port has one. */
+/** Each port once: a program that answers HTTP and TCP on one port has one. */
 export const transports = (ports: readonly WorkloadPort[]): { port: number; protocol: 'TCP' | 'UDP' }[] => {
   const found = new Map(
     ports.map(({ internalPort, protocol }) => [

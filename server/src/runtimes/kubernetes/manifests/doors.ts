@@ -1,4 +1,4 @@
-/** What leads the world to a service: Ingresses or routes for its hosts, a LoadBalancer for its ports. Pure. */
+/** The ingress objects of a service: Ingresses or routes for its hosts, a LoadBalancer for its ports. Pure. */
 import { createHash } from 'node:crypto'
 import type { Policy } from '../../../router/policy.ts'
 import type { ExposedHost, ExposedPort, Publication } from '../../ingress.ts'
@@ -81,11 +81,11 @@ const routesOf = (
 interface Doors {
   /** What is to be there. */
   manifests: Manifest[]
-  /** What cannot be had, in sentences. */
+  /** Parts that are impossible, in sentences. */
   refused: string[]
 }
 
-/** What is not there: then everybody gets in, or nobody may. */
+/** Missing protections: without support for them the service must not be reachable. */
 const protections = ['allow', 'deny', 'users'] as const
 
 const settingNames: Partial<Record<keyof Policy, string>> = {
@@ -98,7 +98,10 @@ const settingNames: Partial<Record<keyof Policy, string>> = {
   retry: 'retries',
 }
 
-/** Settings that a plain Ingress has no word for. What protects closes the door instead of being left out. */
+/**
+ * Settings that a plain Ingress does not support. An unsupported protection closes the service instead of being left
+ * out.
+ */
 const policyRefusals = (policy: Policy | undefined, place: Place): { sentences: string[]; isClosed: boolean } => {
   const given = Object.keys(policy ?? {}) as (keyof Policy)[]
   const names = given.filter((name) => name !== 'sticky' || !canKeepClients(place))
@@ -131,7 +134,7 @@ const ruleOf = (serviceId: string, host: string, all: readonly ExposedHost[]) =>
   },
 })
 
-/** One certificate each, so that a host that cannot get one keeps none from the others. */
+/** One certificate each, so that a host without one does not affect the others. */
 const tlsOf = (hosts: readonly string[], place: Place): object => {
   if (!hasTls(place)) return {}
   const secretOf = (host: string): object =>
@@ -170,7 +173,7 @@ const ingressOf = (
   },
 })
 
-/** Of gRPC one of its own: a controller is told by annotations, which are those of a whole Ingress. */
+/** gRPC gets an Ingress of its own: a controller is configured by annotations, which apply to a whole Ingress. */
 const ingressesOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest[] => {
   const name = nameOf(publication.service.serviceId)
   const of = (wanted: ExposedHost['protocol']) => hosts.filter(({ protocol }) => protocol === wanted)
@@ -216,7 +219,7 @@ const balancerOf = (publication: Publication, ports: readonly ExposedPort[], pla
   }
 }
 
-/** The mark also tells whether the service was stopped when it was published. */
+/** The mark also says whether the service was stopped when it was published. */
 const marked = (manifest: Manifest, isStopped: boolean): Manifest => {
   const { annotations: own = {} } = manifest.metadata
   const said =
@@ -227,7 +230,7 @@ const marked = (manifest: Manifest, isStopped: boolean): Manifest => {
   return { ...manifest, metadata: { ...manifest.metadata, annotations: { ...own, [annotations.published]: mark } } }
 }
 
-/** A stopped service keeps its hosts, behind which nothing answers; its ports are closed. */
+/** A stopped service keeps its hosts, without any instance; its ports are closed. */
 export const describeDoors = (publication: Publication, place: Place): Doors => {
   const { hosts, ports, policy } = publication.exposure
   const { sentences, isClosed } = policyRefusals(hosts.length === 0 ? undefined : policy, place)

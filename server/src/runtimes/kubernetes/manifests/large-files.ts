@@ -1,17 +1,17 @@
-/** Files of an execution that are too large for one Secret: in parts, each a Secret of its own. Pure. */
+/** Files of an execution that are too large for one Secret: in parts, each in its own Secret. Pure. */
 import { Secret } from '../../../lib/secret.ts'
 import type { Task } from '../../runtime.ts'
 import { labelsOf, type Manifest, markOf, namespaceOf, ownNameOf, type Place } from './describe.ts'
 import type { PodParts } from './left.ts'
 
-/** A Secret holds a megabyte, in which variables and small files have their room. */
+/** A Secret can have a megabyte, which variables and small files need too. */
 export const partBytes = 512 * 1024
 
 const isLarge = ({ content }: { content: string }): boolean => Buffer.byteLength(content) > partBytes
 
 const largeOf = ({ files }: Pick<Task, 'files'>) => files.reveal().filter(isLarge)
 
-/** The execution with the files that are handed over whole. */
+/** The execution with the files that are passed whole. */
 export const withoutLarge = (task: Task): Task => ({
   ...task,
   files: new Secret(task.files.reveal().filter((file) => !isLarge(file))),
@@ -42,7 +42,7 @@ export const describeParts = (task: Task, place: Place): Manifest[] =>
     })),
   )
 
-/** The pod finds them, in the order of their names. */
+/** The pod gets them, in the order of their names. */
 export const withParts = <T extends PodParts>(task: Task, place: Place, pod: T): T => {
   const large = largeOf(task)
   const volumes = large.map(({ content }, file) => ({

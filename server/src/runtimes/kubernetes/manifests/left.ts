@@ -1,6 +1,6 @@
 /**
- * What an execution leaves where that is more than one small file: a claim of its own, which outlives its pod whatever
- * ends that, and a job that hands the files over when it is told to begin. Pure.
+ * The outputs of an execution with more than one small file: a claim of its own, which outlives its pod however that
+ * ends, and a job that passes the files on when it is asked to begin. Pure.
  */
 import { dirname } from 'node:path/posix'
 import { Secret } from '../../../lib/secret.ts'
@@ -17,14 +17,14 @@ import {
 } from './describe.ts'
 import { containerOf, podSpecOf, volumeGroup } from './pod.ts'
 
-/** The files that an execution is to leave: others are places for the same. */
+/** The files that an execution should leave; alternatives are left out. */
 export const wantedOf = ({ outputs }: Pick<Task, 'outputs'>) =>
   outputs.filter(({ isAlternative }) => isAlternative !== true)
 
-/** Whether they are kept in a claim; else they are the one file that the kubelet reads. */
+/** Whether they are stored in a claim; else they are the one file that the kubelet reads. */
 export const keepsFiles = (task: Pick<Task, 'outputs'>): boolean => wantedOf(task).length > 1
 
-/** Why an execution cannot leave what is asked of it here; null if it can. */
+/** Why an execution cannot leave the requested files here; null if it can. */
 export const outputRefusal = (task: Pick<Task, 'outputs'>): string | null => {
   const wanted = wantedOf(task)
   if (wanted.some(({ stream }) => stream !== undefined))
@@ -35,7 +35,7 @@ export const outputRefusal = (task: Pick<Task, 'outputs'>): string | null => {
 
 const volumeName = 'left'
 const workName = 'work'
-/** Many providers of volumes make none that are smaller. */
+/** Many providers of volumes create no smaller ones. */
 const size = '1Gi'
 const workSize = '10Gi'
 
@@ -45,7 +45,7 @@ export interface PodParts {
   containers: readonly { volumeMounts: readonly object[] }[]
 }
 
-/** Its claim is the folder of its outputs. `/tmp` is a folder of its own, for it may write nowhere else. */
+/** Its claim is the folder of its outputs. `/tmp` is a separate folder, because it may write nowhere else. */
 export const withLeft = <T extends PodParts>({ taskId, outputs }: Pick<Task, 'taskId' | 'outputs'>, pod: T): object => {
   const mounts = [
     { name: volumeName, mountPath: dirname(outputs[0]?.path ?? '/') },
@@ -63,14 +63,14 @@ export const withLeft = <T extends PodParts>({ taskId, outputs }: Pick<Task, 'ta
   }
 }
 
-/** What hands the files over needs: it waits, and copies. */
+/** The resources of the job that passes the files on: it waits, and copies. */
 const collectorAmounts = { cpuMillicores: 50, memoryMb: 32 }
-/** It is ended with its execution; machines that are lost count. */
+/** It is ended with its execution; lost machines count. */
 const mostCollectors = 100
 
 /**
- * The claim, and the job that waits in it until the files are read. It runs the same image, whose machine may have it, as
- * the same user, whose files they are; it is given no variables and no files.
+ * The claim, and the job that waits in it until the files are read. It runs the same image, which its machine probably
+ * has, as the same user, who owns the files; it gets no variables and no files.
  */
 export const describeLeft = (task: Task, place: Place, pullSecrets: readonly string[]): Manifest[] => {
   if (!keepsFiles(task)) return []

@@ -1,4 +1,4 @@
-/** A program → the pod that runs it. Pure. */
+/** The pod that runs a program. Pure. */
 import type { Probe, Workload, WorkloadPort } from '../../runtime.ts'
 import {
   annotations,
@@ -33,12 +33,12 @@ const probeOf = (probe: Probe): object => ({
   failureThreshold: Math.max(1, probe.failureThreshold),
 })
 
-/** The port that tells whether a service without a readiness probe is ready. */
+/** The port that determines whether a service without a readiness probe is ready. */
 export const usualPort = ({ ports }: Pick<Workload, 'ports'>): WorkloadPort | undefined =>
   ports.find(({ protocol }) => protocol === 'HTTP') ??
   ports.find(({ protocol }) => protocol === 'TCP' || protocol === 'GRPC')
 
-/** Asked every second until it says yes once. It must not end what takes long: that is the deadline's matter. */
+/** Checked every second until it succeeds once. It must not end a slow start: that is up to the deadline. */
 const untilOnce = (check: object, readyTimeoutMs: number): object => ({
   startupProbe: {
     ...check,
@@ -56,7 +56,7 @@ const readinessOf = (workload: Workload): object => {
   return port === undefined ? {} : untilOnce({ tcpSocket: { port } }, readyTimeoutMs)
 }
 
-/** Nobody knows at once that an instance gets no requests any more: it goes on answering for so long. */
+/** Routers learn with a delay that an instance gets no more requests: it keeps answering for so long. */
 const pauseSeconds = 5
 
 const pausesFirst = ({ preStop, ports }: Workload, { canPause }: Place): boolean =>
@@ -108,7 +108,7 @@ export const containerOf = (of: Program & Pick<Workload, 'cpuMillicores' | 'memo
   }
 }
 
-/** Whoever a program runs as, it may write to its volumes. */
+/** Every user of a program may write to its volumes. */
 export const volumeGroup = 10_001
 
 const userOf = (of: Program, { runAs }: Place): object => {
@@ -138,7 +138,7 @@ export const podSpecOf = (of: Program, place: Place, pullSecrets: readonly strin
   ],
 })
 
-/** Where instances may be beside each other. What must hold does so within a version: two stand side by side for a while. */
+/** How instances are spread over machines. Strict rules apply within a version: two run in parallel for a while. */
 const spreadOf = (workload: Workload): object => {
   const { apart, zones, revision } = workload
   const selector = { matchLabels: { ...instanceSelector(workload), [labels.revision]: revision } }

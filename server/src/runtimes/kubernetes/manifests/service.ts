@@ -1,4 +1,4 @@
-/** What an environment and a service have in a cluster beside their pods: names, claims, limits and doors. Pure. */
+/** The objects of an environment and a service besides their pods: names, claims, limits and ingress objects. Pure. */
 import type { Task, Workload } from '../../runtime.ts'
 import {
   claimSpec,
@@ -62,7 +62,7 @@ export const describeController = (workload: Workload, place: Place, pullSecrets
   return { apiVersion: 'apps/v1', kind: 'Deployment', metadata, spec: { ...common, strategy } }
 }
 
-/** A namespace in which no pod gets more than it needs, and which nothing outside of it reaches but by public ports. */
+/** A namespace in which no pod gets more than it needs, and which is reachable from outside only on public ports. */
 export const describeEnvironment = (
   { organizationId, environmentId }: Pick<Workload, 'organizationId' | 'environmentId'>,
   { ownerId }: Place,
@@ -95,7 +95,7 @@ export const describeEnvironment = (
         podSelector: {},
         policyTypes: ['Ingress', 'Egress'],
         ingress: [{ from: [{ podSelector: {} }] }],
-        // Everything but what tells a machine its own secrets.
+        // Everything except the address where a machine gets its own secrets.
         egress: [
           {
             to: [
@@ -116,7 +116,7 @@ const metadataOf = (workload: Workload, place: Place, name = nameOf(workload.ser
   labels: idLabels(place, workload),
 })
 
-/** Which of its ports the world may reach: whoever leads requests there has no address that could be named. */
+/** The ports that are reachable from outside: the addresses of ingress controllers are unknown. */
 const describePublicPorts = (workload: Workload, place: Place): Manifest | null => {
   const ports = transports(workload.ports.filter(({ publiclyAccessible }) => publiclyAccessible))
   if (ports.length === 0) return null
@@ -134,7 +134,7 @@ const describePublicPorts = (workload: Workload, place: Place): Manifest | null 
 
 const isServiceName = (alias: string): boolean => /^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(alias)
 
-/** The names that other services of the environment know it by; without ports there is nothing to be reached. */
+/** The names by which other services of the environment reach it; without ports it has none. */
 const describeNames = (workload: Workload, place: Place): Manifest[] => {
   const ports = transports(workload.ports).map(({ port, protocol }) => ({
     name: `${protocol.toLowerCase()}-${port}`,
@@ -192,7 +192,7 @@ const describeScaling = (workload: Workload, place: Place): Manifest[] => {
   ]
 }
 
-/** Of one instance there is nothing to keep: it would keep machines from being emptied. */
+/** For a single instance there is no budget: it would keep machines from being drained. */
 const describeDisruption = (workload: Workload, place: Place): Manifest[] => {
   const most = Math.max(workload.instances, workload.scaling?.min ?? 0)
   if (most < 2) return []
@@ -206,7 +206,7 @@ const describeDisruption = (workload: Workload, place: Place): Manifest[] => {
   ]
 }
 
-/** What a task needs beside its job. */
+/** The objects that a task needs besides its job. */
 export const describeTaskParts = (task: Task, place: Place, logins: readonly PullLogin[]): Manifest[] => [
   ...describeVolumes(task, place),
   ...describePullSecrets(task, place, logins),
@@ -214,7 +214,7 @@ export const describeTaskParts = (task: Task, place: Place, logins: readonly Pul
   ...[describeSecret(withoutLarge(task), place)].filter((each) => each !== null),
 ]
 
-/** All that a version needs, in the order in which it is to be made: what others refer to comes first. */
+/** All objects of a version, in order of creation: referenced objects come first. */
 export const describeService = (workload: Workload, place: Place, logins: readonly PullLogin[]): Manifest[] => {
   const pullSecrets = pullSecretNames(workload, place, logins)
   return [

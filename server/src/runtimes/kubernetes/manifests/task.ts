@@ -1,4 +1,4 @@
-/** A task → the job that executes it. Pure. */
+/** The job that executes a task. Pure. */
 import type { Task } from '../../runtime.ts'
 import { idLabels, labels, type Manifest, namespaceOf, ownersWords, type Place, taskNameOf } from './describe.ts'
 import { withoutLarge, withParts } from './large-files.ts'
@@ -8,7 +8,7 @@ import { containerOf, podSpecOf } from './pod.ts'
 /** The kubelet reads one small file of a program that has ended. */
 export const longestMessage = 4096
 
-/** An execution: it is begun once, and nobody begins it again. */
+/** An execution: it is begun once, and never again. */
 export const describeTask = (
   task: Task,
   place: Place,

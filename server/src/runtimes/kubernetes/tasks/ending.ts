@@ -1,4 +1,4 @@
-/** How an execution ended, from its pod or as it was written down, and what it left. Pure. */
+/** The result of an execution, from its pod or its stored ending, and its outputs. Pure. */
 
 import { DeploymentError } from '../../../lib/errors.ts'
 import { readJson } from '../../../lib/foreign-text/read-json.ts'
@@ -8,12 +8,12 @@ import { longestMessage } from '../manifests/task.ts'
 import type { Found } from '../objects.ts'
 import { isOver, mainOf, type Pod } from '../pods.ts'
 
-/** How an execution ended, as it is written down. */
+/** The stored form of an execution's result. */
 export interface Ending {
   exitCode: number
   oomKilled: boolean
   timedOut: boolean
-  /** What it left in the one file that is read; null: nothing. */
+  /** The content of the one file that is read; null: none. */
   left: string | null
 }
 
@@ -21,7 +21,7 @@ export interface Ending {
 export const endingOf = (pod: Pod): Ending | null => {
   const ended = mainOf(pod)?.state?.terminated
   const timedOut = pod.status?.reason === 'DeadlineExceeded'
-  // The cluster counts the time that its image takes: it may be over before the program begins.
+  // The cluster counts the time for pulling the image: it may be over before the program begins.
   if (ended === undefined)
     return timedOut && isOver(pod) ? { exitCode: 137, oomKilled: false, timedOut, left: null } : null
   const { exitCode = 0, reason, message } = ended
@@ -53,7 +53,7 @@ export const outputsOf = ({ left }: Ending, { outputs }: Pick<Task, 'outputs'>):
   const [output] = outputs
   if (output === undefined || left === null) return {}
   const bytes = Buffer.byteLength(left)
-  // The cluster hands over the last 4 KiB of a file, and does not say when there was more.
+  // The cluster passes on the last 4 KiB of a file, and does not say when there was more.
   if (bytes < longestMessage && bytes <= output.maxBytes) return { [output.path]: { text: left } }
   const most = Math.min(longestMessage - 1, output.maxBytes)
   const message = `The file ${output.path} is larger than ${most} bytes, which is the most that a run on this cluster may leave.`

@@ -30,7 +30,7 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
   const find = ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<Found | null> =>
     objects.get('Job', namespaceOf(environmentId), taskNameOf(taskId), signal)
 
-  /** All that belongs to an execution; its files last, for nothing else has them. */
+  /** All objects of an execution; its files last, because there is no other copy. */
   const removeJob = async (task: TaskKey, signal: AbortSignal): Promise<void> => {
     const namespace = namespaceOf(task.environmentId)
     const own = { [labels.task]: task.taskId }
@@ -66,7 +66,7 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
     return objects.apply(describeTask(task, place, pullSecrets, once !== undefined), signal)
   }
 
-  /** What was made to wait for its mark begins; what runs already is left alone. */
+  /** A job that was created to wait for its mark begins; a running one is left alone. */
   const begin = async (task: Task, job: Found, signal: AbortSignal, once?: Once): Promise<void> => {
     if (job.spec?.suspend !== true) return
     if (signal.aborted && !(signal.reason instanceof LeaseHandedOff)) throw signal.reason
@@ -94,7 +94,7 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
   const writeDown = (task: TaskKey, ending: Ending): Promise<void> =>
     patchJob(task, { metadata: { annotations: { [annotations.end]: JSON.stringify(ending) } } }).catch(
       (error: unknown) => {
-        // Somebody ended it meanwhile: there is nobody left to be told.
+        // It was ended meanwhile: nothing waits for it.
         if (!(error instanceof DeploymentError && error.code === 'cluster_rejected')) throw error
       },
     )

@@ -1,4 +1,4 @@
-/** What executions leave on a cluster in memory: never lost before somebody has it, whatever is killed. */
+/** Outputs of executions on a cluster in memory: never lost before they are read, whatever is killed. */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { startMemoryCluster } from '../../../../test/support/kubernetes/api-server.ts'
@@ -34,7 +34,7 @@ const start = async (t: TestContext) => {
   })
   const isCollector = (metadata: { labels?: Record<string, string> }) =>
     metadata.labels?.['slipway.role'] === 'collector'
-  /** What the execution does; what reads its files waits. */
+  /** The behavior of the execution; the reader of its files waits. */
   const behave = (does: ReturnType<typeof cluster.behave>) => {
     cluster.behave = ({ metadata }) => (isCollector(metadata) ? { kind: 'endless' } : does)
   }

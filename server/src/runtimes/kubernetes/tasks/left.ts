@@ -1,6 +1,6 @@
 /**
- * Reading the files that an execution left in its claim, as often as somebody asks and whatever ended its pod. Nothing of
- * them is lost here: until they are read, every failure is one that is waited for.
+ * Reads the files that an execution left in its claim, any number of times and however its pod ended. No file is lost
+ * here: until they are read, every failure is transient.
  */
 import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
@@ -17,7 +17,7 @@ import { judgePod } from '../verdict.ts'
 
 type Left = TaskKey & { outputs: readonly TaskOutput[] }
 
-/** For a machine and the volume. It goes on to start after that, and the next one who asks finds it. */
+/** For a machine and the volume. Starting continues after that, and the next caller finds it. */
 const startMs = 60_000
 const readMs = 60_000
 const pauseMs = 500
@@ -33,7 +33,7 @@ const unread = ({ environmentId, taskId }: TaskKey, reason: string, cause?: unkn
     { next: 'wait', cause },
   )
 
-/** What the program of a stranger says of a file; null when there is none. */
+/** The output of an untrusted program about a file; null if there is none. */
 const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number): LeftFile | null => {
   if (exitCode === isMissing) return null
   const end = output.indexOf('\n')
@@ -92,7 +92,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     return parse(task, output, exitCode, maxBytes)
   }
 
-  /** Whether the execution keeps its files in a claim, which is there and was not given up. */
+  /** Whether the execution stores its files in a claim that exists and was not given up. */
   const isThere = async ({ environmentId, taskId }: TaskKey, signal: AbortSignal): Promise<boolean> => {
     const claim = await objects.get('PersistentVolumeClaim', namespaceOf(environmentId), taskNameOf(taskId), signal)
     return claim !== null && claim.metadata.deletionTimestamp === undefined
@@ -113,7 +113,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     }
   }
 
-  /** `tries`: how often a failure is waited for, a little longer each time. Every rejection is one to be waited for. */
+  /** `tries`: how often a failure is retried, after a little longer each time. Every rejection is transient. */
   const collect = async (task: Left, signal: AbortSignal, tries = 1): Promise<TaskOutputs> => {
     for (let made = 1; made < tries; made += 1)
       try {

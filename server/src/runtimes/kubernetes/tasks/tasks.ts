@@ -1,6 +1,6 @@
 /**
- * Programs that run to completion, each as a Job that begins once. The same task id joins the execution that is there,
- * also after a crash of ours: how it ended is written down beside it, since its pod may be gone by then.
+ * Programs that run to completion, each as a Job that begins once. The same task id joins the existing execution, also
+ * after a crash of ours: its result is stored separately, because its pod may be gone by then.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Once, Runtime, Task, TaskKey } from '../../runtime.ts'
@@ -23,7 +23,7 @@ interface JobSpec {
   template?: { spec?: { volumes?: { persistentVolumeClaim?: { claimName?: string } }[] } }
 }
 
-/** Of an execution whose pod went before it had told how it ended. */
+/** For an execution whose pod disappeared before it had a result. */
 const lost: Ending = { exitCode: 137, oomKilled: false, timedOut: false, left: null }
 
 /** Whether an execution was begun with a claim for its files. */
@@ -32,7 +32,7 @@ const isKeeper = ({ metadata, spec }: Found): boolean => {
   return volumes.some(({ persistentVolumeClaim: claim }) => claim?.claimName === metadata.name)
 }
 
-/** A run that was long is not to be a failed one for a connection that is cut at its end. */
+/** A long run must not fail because of a connection that is lost at its end. */
 const triesToRead = 3
 
 const isStop = (error: unknown): error is DeploymentError => error instanceof DeploymentError && error.next === 'stop'
@@ -83,7 +83,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     return { ...endOf(ending, task), outputs: await left.collect(task, signal, triesToRead) }
   }
 
-  /** Its pod ends; null: it left nothing that is written down with it. */
+  /** Ends its pod; null: there is no stored result. */
   const end = async (task: TaskKey, job: Found, graceMs: number, signal: AbortSignal): Promise<Ending | null> => {
     const pod = await podOf(task, signal)
     if (pod === null) {
@@ -92,7 +92,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     }
     const waiting = waitForEnd({ ...task, memoryMb: 0, timeoutMs: graceMs }, () => {}, signal)
     waiting.catch(() => {})
-    // 0 would only forget a pod that goes on running.
+    // 0 would only forget a pod that keeps running.
     const graceSeconds = Math.max(1, Math.ceil(graceMs / 1000))
     const { name, namespace = '', uid } = pod.metadata
     await objects.remove('Pod', namespace, name, { uid, graceSeconds, signal })
@@ -102,7 +102,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
       return ending
     } catch (error) {
       signal.throwIfAborted()
-      // It was never started, or ended unseen.
+      // It was never started, or ended without being observed.
       if (isStop(error)) return null
       throw error
     }
@@ -113,7 +113,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     const keeps = await left.isThere(task, signal)
     if (job === null) return keeps ? left.collect(task, signal) : null
     const ending = endingIn(job) ?? (await end(task, job, graceMs, signal))
-    // Its files were given up: what it did is unknown.
+    // Its files were given up: its effects are unknown.
     if (!keeps && isKeeper(job) && job.spec?.suspend !== true) return null
     if (!keeps) return ending === null ? {} : outputsOf(ending, task)
     const namespace = namespaceOf(task.environmentId)
@@ -124,7 +124,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
   return {
     run,
     stop,
-    /** What is not ours stays. */
+    /** Objects that are not ours are kept. */
     end: removeJob,
   }
 }

@@ -12,7 +12,7 @@ import { judgePod } from '../verdict.ts'
 import { type Ending, endingOf } from './ending.ts'
 import { gone } from './jobs.ts'
 
-/** By which its job and its pod are found, and nothing else that belongs to it. */
+/** Selects its job and its pod, and nothing else of it. */
 export const executionOf = ({ taskId }: Pick<TaskKey, 'taskId'>): Record<string, string> => ({
   [labels.task]: taskId,
   [labels.role]: 'task',
@@ -22,11 +22,11 @@ const isFinished = ({ status }: Found): boolean =>
   Array.isArray(status?.conditions) &&
   status.conditions.some(({ type, status: is }) => is === 'True' && (type === 'Failed' || type === 'Complete'))
 
-/** For machines and images, beside the time of the program. */
+/** For machines and images, in addition to the time of the program. */
 const startMs = 10 * 60_000
 
 export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: PodLogs; clock: Clock }) => {
-  /** Follows the pod of an execution to its end. `onPod` is told of it whenever it changes. */
+  /** Follows the pod of an execution to its end. `onPod` is called whenever it changes. */
   const waitForEnd = async (
     task: TaskKey & Pick<Task, 'memoryMb' | 'timeoutMs'>,
     onPod: (pod: Pod) => void,
@@ -63,7 +63,7 @@ export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: P
       },
       either,
     )
-    /** A job that is over has a pod that tells of it, unless somebody removed that while nobody looked. */
+    /** A finished Job still has its pod, unless it was deleted between two polls. */
     const seeJob = async (job: Found): Promise<void> => {
       if (!isFinished(job)) return
       const pods = await objects.list<Pod>('Pod', own, namespace, either)
@@ -111,7 +111,7 @@ export const createWait = ({ objects, logs, clock }: { objects: Objects; logs: P
         reading = pass(seen, true)
         reading.catch(() => {})
       },
-      /** What was written before anybody read, and after the stream was cut. */
+      /** Lines written before the first read, and after the stream was cut. */
       async end(): Promise<void> {
         await reading?.catch(() => {})
         if (pod !== null) await pass(pod, false).catch(() => {})
