@@ -137,7 +137,7 @@ test('each of the usual failures ends its deployment with what to do, and the ve
     { name: 'root', change: { image_name: 'shop/root' }, says: /runs as root .*: set USER to a number/ },
     {
       ...{ name: 'webhook', prepare: denyPods },
-      says: /A rule of the cluster rejects .*no pods on Fridays.*: change the service, or ask whoever runs the cluster/,
+      says: /A rule of the cluster rejects .*no pods on Fridays.*: change the service, or ask the cluster’s administrator/,
     },
   ]
   const fail = async ({ name, change = {}, prepare, says, stopsFirst = false }: Failure): Promise<void> => {

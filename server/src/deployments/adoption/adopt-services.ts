@@ -222,7 +222,7 @@ const reasonOf = (parts: Parts, error: unknown, serviceId: string): string => {
   if (error instanceof UnusableRecord) return error.message
   parts.log.error({ err: error, serviceId }, 'a service could not be adopted')
   return sqlState(error) === '23505'
-    ? 'What its record says collides with something that the database has by now.'
+    ? 'Its record conflicts with rows that the database has now.'
     : 'Its record could not be written into the database: the server’s log has the details.'
 }
 

@@ -215,7 +215,7 @@ const layerOf = async (manifest: Buffer, owner: string): Promise<{ digest: strin
   )
   const { digest, size } = found ?? {}
   if (typeof digest !== 'string' || !/^sha256:[0-9a-f]{64}$/.test(digest))
-    throw failed('repository_answer', 'What the registry has under this name and version is not a Helm chart.')
+    throw failed('repository_answer', 'The content of the registry under this name and version is not a Helm chart.')
   if (typeof size !== 'number' || size > maxArchiveBytes)
     throw failed(
       'chart_refused',

@@ -210,7 +210,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     wake(serviceId, heard = false) {
       // Waiting requests ask again.
       findAndWake(serviceId, heard).catch((error: unknown) =>
-        log.warn({ err: error, serviceId }, 'a service that is asked for cannot be woken at the moment'),
+        log.warn({ err: error, serviceId }, 'a service with waiting requests cannot be woken at the moment'),
       )
     },
     yield(serviceId) {

@@ -32,7 +32,7 @@ export const absent = async (run: ServiceRun): Promise<Desired> => ({ state: 'ab
 /** Only shown: it does not fail the deployment. */
 const showProblem = ({ parts, claim, service }: ServiceRun, message: string): void => {
   noteProblem(parts.database, claim.id, service.id, message).catch((error: unknown) =>
-    parts.log.debug({ err: error, serviceId: service.id }, 'what a deployment waits for could not be saved'),
+    parts.log.debug({ err: error, serviceId: service.id }, 'the reason why a deployment waits could not be saved'),
   )
 }
 

@@ -96,8 +96,8 @@ const lookOrNote = async <W extends Leased>(
   } catch (error) {
     if (signal.aborted || error instanceof LeaseHandedOff) throw error
     if (error instanceof DeploymentError) return note(watched, error)
-    log.warn({ err: error, [of]: watched.id }, `a look at this ${of} failed`)
-    const sentence = `The ${of} could not be looked at: see the server's log.`
+    log.warn({ err: error, [of]: watched.id }, `polling this ${of} failed`)
+    const sentence = `The ${of} could not be polled: see the server's log.`
     await note(watched, new DeploymentError('internal', sentence, { cause: error }))
   }
 }
@@ -118,7 +118,7 @@ export const startLooks = async <W extends Leased>(
     ...{ name, concurrency, longestPauseMs, leases: table.leases, channel, claim: table.claim },
     about: ({ id }) => ({ [of]: id }),
     run: (watched, signal) => lookOrNote(parts, looks, watched, signal),
-    failed: `a look at this ${of} was interrupted and waits for its next claim`,
+    failed: `polling this ${of} was interrupted and waits for its next claim`,
   })
   return {
     async stop() {

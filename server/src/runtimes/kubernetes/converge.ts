@@ -24,7 +24,7 @@ export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volu
 
 /** It may take minutes, or never be assigned: the service serves meanwhile. */
 const pendingBalancer = (protocol: string, port: number): string =>
-  `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service tell the address once there is one.`
+  `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service show the address once there is one.`
 
 const nothing: Converged = { instances: [], refused: [] }
 

@@ -78,7 +78,7 @@ const refusals: [RegExp, string, (what: string, reason: string) => string][] = [
     /admission webhook "?([\w.-]+)"? denied|denied the request|ValidatingAdmissionPolicy/,
     'admission_denied',
     (what, reason) =>
-      `A rule of the cluster rejects ${what} (${reason}): change the service, or ask whoever runs the cluster.`,
+      `A rule of the cluster rejects ${what} (${reason}): change the service, or ask the cluster’s administrator.`,
   ],
   [
     /violates PodSecurity/,
@@ -155,7 +155,7 @@ const refuseStranger = ({ metadata }: Found, ownerId: string): void => {
     throw new DeploymentError('name_taken', message)
   }
   if (metadata.deletionTimestamp === undefined) return
-  const message = 'What the cluster had of this environment before is still being removed.'
+  const message = 'The former namespace of this environment is still being removed.'
   throw new DeploymentError('environment_leaving', message, { next: 'wait' })
 }
 

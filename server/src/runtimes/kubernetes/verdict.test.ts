@@ -200,7 +200,7 @@ test('a quota, and a rule that rejects the pods, are reported for their controll
     one!.message,
     /exceeded quota: small.*: raise the quota, or lower the memory, CPU or number of instances\.$/,
   )
-  assert.match(two!.message, /no such image allowed\): change the service, or ask whoever runs the cluster\.$/)
+  assert.match(two!.message, /no such image allowed\): change the service, or ask the cluster’s administrator\.$/)
   assert.equal(judgeController([], [told('FailedCreate', hook, 'another')], 's-svc'), null)
   assert.equal(explainRefusal('something else', 'it'), null)
 })

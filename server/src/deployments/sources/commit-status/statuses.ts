@@ -114,6 +114,6 @@ export const startStatuses = async (parts: DeploymentParts, worker: string): Pro
     about: ({ id }) => ({ commitStatus: id }),
     claim: claimStatuses,
     run: (claimed, signal) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
-    failed: 'telling a git host of a commit was interrupted and waits for its next claim',
+    failed: 'reporting a commit status was interrupted and waits for its next claim',
   })
 }

@@ -172,7 +172,7 @@ const createPersist =
       } catch (error) {
         // A container that is gone needs nothing more.
         if (ended.aborted || isEngineError(error, 404)) return
-        log.warn({ err: error, ...what }, `watching goes on in ${retryPauseMs / 1000} s`)
+        log.warn({ err: error, ...what }, `watching resumes in ${retryPauseMs / 1000} s`)
         await clock.sleep(retryPauseMs, ended)
       }
     }

@@ -40,7 +40,7 @@ const bounded = <T>(read: () => T): T => {
     return read()
   } catch (error) {
     if (!(error instanceof ForeignTextError) || error.code === 'malformed') throw error
-    return refuse(`What the chart makes ${error.message}: it is too large.`)
+    return refuse(`The chart's output ${error.message}: it is too large.`)
   }
 }
 

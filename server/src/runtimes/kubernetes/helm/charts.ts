@@ -149,7 +149,7 @@ const tellMade = (made: readonly ChartedObject[], serviceId: string): string =>
   `The chart is installed: ${counted(made.filter((each) => !isRecord(each, serviceId)))}.`
 
 /** Before a chart is rendered, its resources are unknown, and so is the effect of its autoscalers. */
-const uncounted = "What the chart's pods and volumes take is not counted toward the limits of the organization."
+const uncounted = "The resources of the chart's pods and volumes are not counted toward the limits of the organization."
 
 const tellUnled = (domain: string): string =>
   `The custom domain ${domain} leads nowhere: no Ingress and no HTTPRoute of the chart names it.`

@@ -42,7 +42,7 @@ const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number
   )
   const content = output.subarray(end + 1)
   const isWhole = exitCode === 0 && content.length === size
-  if (!isWhole && !(size > maxBytes)) throw unread(task, 'what came was not the whole file.')
+  if (!isWhole && !(size > maxBytes)) throw unread(task, 'the file arrived incomplete.')
   return {
     size,
     bytes: (async function* () {

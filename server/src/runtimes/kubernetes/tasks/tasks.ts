@@ -77,7 +77,7 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     const ending = await untilEnded(task, onLine, signal, once).catch(async (error: unknown) => {
       const isLost = isStop(error) && error.code === 'task_gone'
       if (!isLost || !(await left.isThere(task, signal))) throw error
-      onLine('The pod of the run was removed before it had ended. What it had written until then is read.')
+      onLine('The pod of the run was removed before it had ended. The files that it had written are read.')
       return lost
     })
     return { ...endOf(ending, task), outputs: await left.collect(task, signal, triesToRead) }
