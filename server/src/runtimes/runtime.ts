@@ -86,10 +86,7 @@ export interface ChartSettings {
 
 /** The chart that a runtime with the ability installs in place of instances. */
 export interface ChartToRun extends ChartSettings {
-  /**
-   * The archive with all its dependencies, and values files, the last of which takes precedence: secret, because they
-   * contain variables.
-   */
+  /** The archive with all its dependencies, and values files, the last of which wins: they contain secret variables. */
   content: Secret<ChartContent>
 }
 

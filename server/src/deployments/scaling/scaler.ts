@@ -104,10 +104,7 @@ export const startScaler = (
   /** Services in progress whose publication must be compared. */
   const told = new Set<string>()
 
-  /**
-   * Waiting requests wait for other changes to end; any other wish is made again by the next check, if it still
-   * applies.
-   */
+  /** Waiting requests wait for other changes to end; any other wish is made again by the next check if it applies. */
   const again = (serviceId: string, wish: Wish): number | undefined => {
     if (!isWaking(wish)) return undefined
     wishes.set(serviceId, wish)
