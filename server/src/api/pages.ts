@@ -20,15 +20,16 @@ import { describe } from './operations/openapi.ts'
 import type { Operation, Principal } from './operations/operation.ts'
 import type { Parts } from './parts.ts'
 
-// `/metrics`, which counts what all organizations do: for the operator. Rendered at most once a second, however many
-// read it. Without a token of its own it is also for programs on this machine that are no proxy of somebody else.
+// `/metrics`, which counts the work of all organizations: for the operator. Rendered at most once a second, however
+// many clients read it. Without a metrics token it is also for programs on this machine that are not a proxy for
+// others.
 const renderMs = 1000
 
 const forwarding = ['forwarded', 'via', 'x-real-ip', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto']
 
 /**
- * A proxy on this machine connects from loopback too: what it forwards has a header that says so, or the host name that
- * its client used. The latter also keeps out web pages whose host name leads here.
+ * A proxy on this machine connects from loopback too: its requests have a header that says so, or the host name that
+ * its client used. The latter also keeps out web pages whose host name resolves to this machine.
  */
 const isLocal = ({ raw, headers }: FastifyRequest): boolean =>
   isLoopbackAddress(raw.socket.remoteAddress ?? '') &&

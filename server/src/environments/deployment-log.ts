@@ -16,7 +16,7 @@ const ofAction: Record<string, readonly [string, string, string]> = {
   UNINSTALL: ['Delete', 'Deleted', 'DeletedError'],
 }
 
-/** `output` is the end of what a build printed. */
+/** `output` is the end of a build's output. */
 const ofStep: Record<string, string> = {
   source: 'Build',
   image: 'Build',
@@ -33,13 +33,13 @@ interface StepLine {
   step: string
   /** Null for a line of the deployment itself. */
   action: string | null
-  /** What the service shows in this deployment, or how it ended. */
+  /** The service's state in this deployment, or its result. */
   state: string | null
 }
 
 /**
- * The steps of deployment logs as clients know them: those of the original engine, whose console filters lines by them.
- * Pure. What is stored has our own names; lines of older versions are read the same way.
+ * The steps of deployment logs as clients know them: those of the original engine, whose console filters lines by
+ * them. Pure. Stored lines have our own names; lines of older versions are read the same way.
  */
 export const publicLogStep = ({ step, action, state }: StepLine): string => {
   const known = step.startsWith('task-') ? 'Executing' : ofStep[step]

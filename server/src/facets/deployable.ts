@@ -41,7 +41,7 @@ const ofService = (
   read: async () => (await deployments.statuses(database, [id]))[0] ?? null,
 })
 
-/** `viewFor` says in which form the caller wants the status. */
+/** `viewFor` returns the form in which the caller wants the status. */
 const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStatus>): Operation =>
   operation({
     id: `stream${self.noun}Status`,
@@ -77,7 +77,7 @@ interface Removal {
 }
 
 interface DeployableOptions {
-  /** What the body of a deploy may contain; default the commit. */
+  /** The content of the body of a deploy; default the commit. */
   deployBody?: TObject
   /** False if there is nothing to stop. */
   stops?: boolean

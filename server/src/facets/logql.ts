@@ -5,7 +5,7 @@
  */
 import { words } from '../lib/words.ts'
 
-/** What a line can be selected by. */
+/** The labels that can select a line. */
 export const labelNames = words('qovery_com_service_id qovery_com_deployment_id level pod container app namespace')
 export type LabelName = (typeof labelNames)[number]
 export type Labels = Readonly<Record<LabelName, string>>

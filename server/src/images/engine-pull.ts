@@ -32,10 +32,10 @@ const readDigest = async ({ blobs, open }: AskedImage, digest: string, signal: A
 }
 
 /**
- * Whether an organization may have what a manifest lists. An engine considers a layer that it already has as fetched,
- * whoever fetched it: a manifest with the digest of another organization's layer, or of its whole image, would get it
- * without its registry having a byte of it. So we read what the engine did not fetch from the registry, once per
- * organization, and accept it only if its bytes have that digest.
+ * Whether an organization may have the blobs that a manifest lists. An engine skips layers that it already has, even
+ * if another organization pulled them: a manifest with the digest of another organization's layer, or of its whole
+ * image, would get it without its registry having a byte of it. So blobs that the engine did not fetch are read from
+ * the registry here, once per organization, and accepted only if their bytes have that digest.
  */
 const createPossession = () => {
   const known = new Set<string>()

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto'
 import { readJson } from '../lib/foreign-text/read-json.ts'
 import { words } from '../lib/words.ts'
 
-// JSON that every parser reads in the same way. What we check here the engine parses again with its own parser, which
-// ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
+// JSON that every parser reads in the same way. The engine parses the texts checked here again with its own parser,
+// which ignores the case of names and treats duplicate names differently: such texts are refused. Pure.
 /** Every name before a colon; strings and names end at their closing quote. */
 const countNames = (text: string): number => {
   let count = 0

@@ -22,7 +22,7 @@ interface Running<T> {
   waiting: number
 }
 
-/** Work that is shared by several waiters and done once. It is aborted when nobody waits any longer. */
+/** Work that is shared by several waiters and done once. It is aborted when no waiter is left. */
 const createSharedWork = <T>() => {
   const running = new Map<string, Running<T>>()
 
@@ -60,7 +60,7 @@ const createSharedWork = <T>() => {
   }
 }
 
-/** What the engine has for an organization, identified by the names of images there. */
+/** The images of an organization on the engine, identified by their names there. */
 const createHeldImages = (engine: EngineImages, clock: Clock) => {
   const held: OrganizationImages['held'] = async (organizationId, reference, signal) =>
     (await engine.find(pulledTag(organizationId, reference), signal))?.Id ?? null
@@ -114,7 +114,7 @@ export const fallbackName = (
 
 /**
  * Images that the operator loaded into the engine, used if the public registry does not answer: only under the names
- * listed in SLIPWAY_ENGINE_IMAGES. An image with any other name may belong to somebody.
+ * listed in SLIPWAY_ENGINE_IMAGES. An image with any other name may belong to an organization.
  */
 const mayFallBack = (error: unknown): boolean =>
   error instanceof DeploymentError && (error.code === 'image_unreachable' || error.code === 'image_missing')

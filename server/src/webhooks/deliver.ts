@@ -32,7 +32,7 @@ interface Waiting {
   reject(error: unknown): void
 }
 
-/** Gives a function that resolves when its attempt is settled in the database. */
+/** Returns a function that resolves when its attempt is settled in the database. */
 export const createSettler = (database: Database, worker: string): ((settled: Settled) => Promise<void>) => {
   let waiting: Waiting[] = []
   let writing = false

@@ -41,7 +41,7 @@ const busyboxContext = async (binary: string, content: Buffer): Promise<Readable
 
 /** Creates the image and names it. Concurrent calls get the same name. */
 export const buildBusybox = async (engine: Engine, tag: string, binary = '/bin/busybox'): Promise<void> => {
-  // Layers of others are not used for these.
+  // The engine's cached layers are not used for these.
   const query = { version: 1, t: tag, rm: 1, forcerm: 1, nocache: 1 }
   const body = await busyboxContext(binary, await readFile(binary))
   await finish(await engine.stream('POST', '/build', { query, body, deadlineMs: 60_000 }))
@@ -85,7 +85,7 @@ export interface BaseImageParts {
   busyboxPath?: string
 }
 
-/** Which organization asks for which image. */
+/** An image requested by an organization. */
 interface BaseImageRequest {
   organizationId: string
   name: string

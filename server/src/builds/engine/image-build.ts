@@ -19,7 +19,7 @@ import type { StepLimits } from './run-step.ts'
 import { buildStage } from './stage-build.ts'
 import type { StepCaches } from './step-caches.ts'
 
-/** Who fills a cache with more files than can be counted meanwhile loses it. */
+/** A cache with more files than can be counted in this time is removed. */
 const measureMs = 120_000
 const unknownKb = 2 ** 40
 
@@ -77,7 +77,7 @@ const readSizes = async (
   })
 }
 
-/** How large the caches are that a build used; then what is too much goes. Runs after the build. */
+/** Measures the caches that a build used; then the excess is removed. Runs after the build. */
 const measureCaches = async (parts: CacheSizeParts, owner: ImageOwner, volumes: readonly string[]): Promise<void> => {
   const sizes = volumes.length === 0 ? [] : await readSizes(parts, volumes)
   for (const [index, volume] of volumes.entries()) await parts.caches.measure(owner, volume, sizes[index]!)

@@ -44,9 +44,9 @@ interface SettingPlace {
 interface SettingLine {
   /** Null if the engine has nothing to do. */
   text: string | null
-  /** Variables that the image has from here on. */
+  /** Variables that the image has after this. */
   env: [name: string, value: string][]
-  /** For the log: what of the instruction has no effect. */
+  /** For the log: the part of the instruction that has no effect. */
   note: string | null
 }
 
@@ -93,7 +93,7 @@ const healthLine = (setting: Extract<Setting, { type: 'healthcheck' }>, knowsSta
   return { text: ['HEALTHCHECK', ...all.map(([name, value]) => `--${name}=${value}`), test].join(' '), env: [], note }
 }
 
-/** What ENV, LABEL, HEALTHCHECK and the like say to the engine, once their variables have values. Pure. */
+/** Lines for the engine from ENV, LABEL, HEALTHCHECK and the like, once their variables have values. Pure. */
 const settingLine = (each: SettingInstruction, place: SettingPlace): SettingLine => {
   const { word, rest, setting } = each
   const plain = (text: string): SettingLine => ({ text, env: [], note: null })

@@ -34,7 +34,7 @@ interface GenerationsParts {
   writer: string
   clock: Clock
   challengeMs: number
-  /** Of the cluster. */
+  /** Key of the cluster. */
   key: string
   marks: Marks
 }
@@ -59,7 +59,7 @@ const advance = async (
   return true
 }
 
-/** Asks with a challenge: whoever is at work writes its next generation. True once nobody of another database has. */
+/** Asks with a challenge: a control plane at work writes its next generation. True if none of another database does. */
 const isAlone = async (
   { database, writer, clock, challengeMs, key, marks }: GenerationsParts,
   newest: Mark,
@@ -67,7 +67,7 @@ const isAlone = async (
 ): Promise<boolean> => {
   const challenge = { generation: 0, nonce: `${writer} ${clock.now().toISOString()}`, writer }
   for (let there = await marks.put(key, challenge, signal); !same(there, challenge); ) {
-    // Of one that has died: whoever is at work answers ours as well.
+    // A leftover of a dead process: a control plane at work answers ours as well.
     await marks.remove(key, there, signal)
     there = await marks.put(key, challenge, signal)
   }

@@ -67,7 +67,7 @@ const conditions: Readonly<Record<string, string>> = {
     'reference = (select image from release where id = $4) and organization_id = (select organization_id from release where id = $4)',
 }
 
-/** What is left out of a record that would be too large otherwise: first the rows that the fewest restores need. */
+/** Tables left out of a record that would otherwise be too large: first those that the fewest restores need. */
 const dispensable = [[], ['uploaded_certificate', 'service_output'], ['variable']] as const
 
 /** For tables with long texts, SQL for their size in a row `x`, which is read before any of them. */

@@ -15,7 +15,7 @@ interface Skippable {
   stopsFirst: boolean
   /** Its program is run to its end. */
   runsTask: boolean
-  /** It has a current release; what it has is to run. */
+  /** It has a current release, and should run. */
   released: boolean
   running: boolean
 }

@@ -83,6 +83,6 @@ export const execute = (place: ExecPlace, maxBytes: number, signal: AbortSignal)
   }
   socket.on('error', onEnd)
   socket.on('close', () => onEnd())
-  // Whatever the other side goes on to say.
+  // Later messages of the other side are ignored.
   return untilAborted(promise, signal).finally(() => socket.terminate())
 }

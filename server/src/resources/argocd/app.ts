@@ -27,7 +27,7 @@ type AppSpec = {
 /** A synchronization with its hooks, and pods that start. */
 const readyTimeoutMs = 15 * 60_000
 
-/** Asked before anything is made of it. */
+/** Read before anything is created from it. */
 const repositoryOf = ({ git_repository: git }: AppSpec): GitRepositorySpec => {
   if (git === null) throw new Error('an app without a repository is not deployed')
   return git
@@ -44,10 +44,10 @@ const workload = (spec: AppSpec): WorkloadSpec => {
   return {
     entrypoint: null,
     arguments: null,
-    // What its pods take is the business of the app, and of the cluster.
+    // The app, and the cluster, decide about the resources of its pods.
     cpuMillicores: 0,
     memoryMb: 0,
-    // The one that stands for it.
+    // A single entry for the whole app.
     instances: 1,
     ports: [],
     volumes: [],
@@ -62,7 +62,7 @@ const workload = (spec: AppSpec): WorkloadSpec => {
 const refusal = ({ git_repository: git }: AppSpec): string | null =>
   git === null ? 'This Argo CD app has no repository: set its git_repository.' : null
 
-/** What an Argo CD app is to be on its cluster: for the deployment engine. Pure. */
+/** The workload of an Argo CD app on its cluster: for the deployment engine. Pure. */
 const appRun: Omit<DeployableKind<AppSpec>, 'kind'> = { refusal, source, workload }
 
 const namespaceWords =

@@ -44,7 +44,7 @@ const edit = settingsEditor(clusterSettings, defaults)
 const answer = Type.Object(clusterSettings, { title: 'ClusterAdvancedSettings' })
 const common = { tag: 'Clusters', answer }
 
-/** Advanced settings of clusters: what is set is stored with the cluster, everything else has its default. */
+/** Advanced settings of clusters: settings are stored with the cluster, unset ones have their defaults. */
 const clusterAdvancedSettingsOperations: Operation[] = [
   operation({
     ...common,
@@ -91,7 +91,7 @@ const clusterAdvancedSettingsOperations: Operation[] = [
   }),
 ]
 
-/** What the first start stores for the engine of this machine. */
+/** The row that the first start stores for the engine of this machine. */
 export const localClusterSpec: Spec = {
   description: 'The Docker engine of this machine',
   region: 'on-premise',

@@ -117,7 +117,7 @@ const commandFor = (schedule: JobSchedule, event: (typeof taskEvents)[number]): 
     CRON: schedule.cronjob,
   })[event]
 
-/** What the engine runs, and when. */
+/** The engine's tasks, and when they run. */
 const tasksOf = (schedule: JobSchedule): Pick<TaskSpec, 'on' | 'cron'> => {
   const { cronjob } = schedule
   const commands = taskEvents.flatMap((event) => {

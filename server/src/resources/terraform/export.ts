@@ -23,7 +23,7 @@ import { type Fields, pick, serviceBlock } from './provider-fields.ts'
  */
 interface Exported {
   environment: Spec
-  /** The services' public records, each with what its record does not show. */
+  /** The services' public records, each with values that its record does not show. */
   services: { kind: Kind; record: Spec; advanced: Spec | null; isSkipped: boolean; stageId: string }[]
   /** Variables set at the environment and at its services. */
   variables: readonly VariableRecord[]
@@ -65,7 +65,9 @@ const variablesOf = (rows: readonly VariableRecord[], place: string, ask: Ask): 
   return Object.fromEntries(groups.map(([name, members]) => [name, members.map((row) => variableFields(row, ask))]))
 }
 
-/** The provider has no argument for its host, only this variable; without it, it sends its token to its maker's cloud. */
+/**
+ * The provider has no argument for its host, only this variable; without it, it sends its token to its vendor's cloud.
+ */
 const head = (url: string): string => `# Secrets have no value here: set the variables in variables.tf before you apply.
 #
 # Before plan or apply, in the same shell, or the provider talks to api.qovery.com instead of this server:

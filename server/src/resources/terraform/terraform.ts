@@ -108,7 +108,7 @@ const writeSecrets = async (tx: Queryable, spec: Spec, context: Context, { id }:
   )
 }
 
-/** Puts the secrets that are sealed with a row back in place, for its clone. */
+/** Puts the sealed secrets of a row back into the configuration, for its clone. */
 const withSecrets = (spec: Spec, sealed: ReadonlyMap<string, Secret>): Spec => {
   const source = sourceOf(spec)
   const open = (one: KeptVariable): KeptVariable => {

@@ -13,7 +13,7 @@ const dropped = new Set<string>(
   ),
 )
 
-/** Of HTTP/1.1 only: Node throws if it is to send one of these. */
+/** For HTTP/1.1 only: Node throws when one of these is sent. */
 const ofConnections = new Set<string>(
   words('connection http2-settings keep-alive proxy-connection te transfer-encoding upgrade'),
 )

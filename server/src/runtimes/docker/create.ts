@@ -14,7 +14,7 @@ import type { Networks } from './network/network.ts'
 import { createVolumeOwners } from './volume-owners.ts'
 import type { Volumes } from './volumes.ts'
 
-// What the engine refuses of a container, at its creation or its start, as one sentence for the service's owner. Pure.
+// Refusals of the engine to create or start a container, as one sentence for the service's owner. Pure.
 const mostChars = 300
 
 interface Cause {
@@ -48,7 +48,7 @@ const insideOfStore = (path: string): string => {
   return inside === path ? 'a path of the engine' : inside
 }
 
-/** The engine's own words, without what belongs to it and to us: paths on its machine, ids, names that we made. */
+/** The engine's own message, without its and our internals: paths on its machine, ids, names that we made. */
 const cleaned = (message: string): string =>
   message
     .replaceAll(/\/[^\s"':]*\/(?:overlay2|aufs|btrfs|zfs|vfs|containers|volumes|containerd)\/[^\s"':]*/g, insideOfStore)
@@ -59,7 +59,7 @@ const cleaned = (message: string): string =>
     .trim()
     .slice(0, mostChars)
 
-/** Anything but an answer of the engine, and a full disk, is left as it is. */
+/** Errors other than an answer of the engine, and a full disk, are returned unchanged. */
 export const explainRefusal = (error: unknown): unknown => {
   if (!isEngineError(error) || isDiskFull(error)) return error
   for (const { pattern, sentence } of causes) {

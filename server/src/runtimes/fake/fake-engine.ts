@@ -1,4 +1,7 @@
-/** What a fake engine holds: instances that live by their script, their endpoints and logs, kept in a file if asked. */
+/**
+ * The state of a fake engine: instances that follow their script, their endpoints and logs, kept in a file if
+ * requested.
+ */
 import { createSocket } from 'node:dgram'
 import { EventEmitter, once } from 'node:events'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'

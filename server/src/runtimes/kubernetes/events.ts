@@ -1,4 +1,4 @@
-/** What happens to instances, from the changes of their pods. */
+/** Events of instances, from the changes of their pods. */
 import { createInbox } from '../../lib/concurrency/inbox.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { Instance, RuntimeEvent } from '../runtime.ts'

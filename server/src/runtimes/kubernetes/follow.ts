@@ -1,4 +1,4 @@
-/** Waiting for what a cluster does with a service: its pods, its controller and what is told of them, as they change. */
+/** Waits for changes of a service on a cluster: its pods, its controller and their events. */
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { type Change, watch } from '../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../lib/time/clock.ts'

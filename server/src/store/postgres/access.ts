@@ -15,7 +15,9 @@ import { type DatabaseUser, formerUid, postgresEnv } from './binaries.ts'
 import { type PostgresPlace, removeFormerSocketDir, replaceFile } from './place.ts'
 import { clearStaleLocks, stopAt } from './process.ts'
 
-/** What PostgreSQL stores of a password, so that the password itself appears in no statement and no log. */
+/**
+ * The verifier that PostgreSQL stores for a password, so that the password itself appears in no statement and no log.
+ */
 const verifierOf = (password: string): string => {
   const salt = randomBytes(16)
   const salted = pbkdf2Sync(password, salt, 4096, 32, 'sha256')

@@ -1,4 +1,4 @@
-/** Lines of a service's containers: history merged by time, then live as they come, with instances that join later. */
+/** Lines of a service's containers: history merged by time, then live, including instances that join later. */
 import { type Engine, isEngineError } from '../../../lib/docker/docker-engine.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import { normalizeTime } from '../../log-time.ts'
@@ -13,11 +13,11 @@ import { createLogJoiner, type LogSource } from './log-joiner.ts'
 // moment of rotation. The lines of one stream of a container have increasing timestamps, so an older one is a repeat.
 interface Seen {
   last: string
-  /** In the middle of a repeat, which ends with the last line told. */
+  /** In the middle of a repeat, which ends with the last line returned. */
   rewound: boolean
 }
 
-/** `now` (ISO) tells a repeat from a clock set back: then the last stamp lies ahead of it, and nothing is left out. */
+/** A last timestamp later than `now` (ISO) means a clock set back, not a repeat: then no line is dropped. */
 export const createRepeatFilter = (now: () => string): ((line: LogLine) => boolean) => {
   const seen: Record<LogLine['stream'], Seen> = {
     stdout: { last: '', rewound: false },

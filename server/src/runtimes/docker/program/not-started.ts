@@ -8,7 +8,7 @@ import { isNotStarted } from '../../../lib/last-words.ts'
 import { findAt } from './archive.ts'
 
 type Executable =
-  /** `machine`: as Docker calls its architecture; `loader`: what has to load it. */
+  /** `machine`: Docker's name of its architecture; `loader`: the program that has to load it. */
   | { kind: 'elf'; machine: string; loader: string | null }
   | { kind: 'script'; interpreter: string; endsInReturn: boolean }
   | { kind: 'other' }
@@ -29,7 +29,7 @@ const machines: Record<number, string> = {
 const loaderType = 3
 const longestLoader = 256
 
-/** Of a 64-bit file; null for a static one, and where its headers are not within these bytes. */
+/** For a 64-bit file; null for a static one, and if its headers are not within these bytes. */
 const loaderOf = (head: Buffer, isLittle: boolean): string | null => {
   const word = (at: number): number => (isLittle ? head.readUInt16LE(at) : head.readUInt16BE(at))
   const double = (at: number): number => (isLittle ? head.readUInt32LE(at) : head.readUInt32BE(at))

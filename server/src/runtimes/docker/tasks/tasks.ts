@@ -17,7 +17,7 @@ import { openFileOf } from './files.ts'
 
 const attemptOf = ({ Config }: ContainerDetail): number => Number.parseInt(Config.Labels[labels.attempt] ?? '', 10) || 1
 
-/** Folders to write outputs to. Those inside a volume are the service's own: nothing of them is changed. */
+/** Folders for outputs. Those inside a volume belong to the service: they are not changed. */
 const foldersOf = ({ outputs, volumes }: Task): string[] => {
   const isOwn = (path: string) => !volumes.some(({ mountPath }) => path.startsWith(mountPath.replace(/\/*$/, '/')))
   const folders = new Set(outputs.flatMap(({ path }) => (isOwn(path) ? [dirname(path)] : [])))
@@ -42,7 +42,7 @@ interface StartsParts {
 const createStarts = ({ engine, containers, creator, ownerId }: StartsParts) => {
   const remove = (id: string) => removeContainer(engine, id)
 
-  /** The container of this task's name; null when there is none. One of somebody else's is an error. */
+  /** The container of this task's name; null if there is none. One with another owner is an error. */
   const find = async (name: string): Promise<ContainerDetail | null> => {
     try {
       const detail = await containers.inspect(name)
@@ -90,7 +90,7 @@ const createStarts = ({ engine, containers, creator, ownerId }: StartsParts) => 
     // One that never started may lack its files.
     if (State.Status !== 'created') return id
     if (signal.aborted && !(signal.reason instanceof LeaseHandedOff)) {
-      // Whoever ended the task meanwhile did not see it yet.
+      // A concurrent end of the task has not seen it yet.
       await remove(id)
       throw signal.reason
     }

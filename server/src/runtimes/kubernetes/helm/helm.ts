@@ -44,7 +44,7 @@ interface Groups {
   groups?: { versions?: { groupVersion?: unknown }[] }[]
 }
 
-/** What a cluster knows: the versions of its API, and where its kinds of objects are. */
+/** The API versions of a cluster, and the scopes of its kinds. */
 const readVersions = async ({ get }: Asking, signal?: AbortSignal): Promise<KnownVersions> => {
   const [{ gitVersion }, { groups = [] }] = await Promise.all([
     get<{ gitVersion?: unknown }>('/version', { signal }),
@@ -74,7 +74,7 @@ const readKinds = async ({ get }: Asking, apiVersion: string, signal?: AbortSign
   }
 }
 
-/** Of the kinds that are among the objects, and of those that the definitions among them are going to add. */
+/** For the kinds of the given objects, including those that their definitions will add. */
 const readScopes = async (api: Asking, objects: readonly ChartedObject[], signal?: AbortSignal): Promise<ScopeOf> => {
   const known = new Map<string, boolean>()
   for (const apiVersion of new Set(objects.map((each) => each.apiVersion)))
@@ -117,7 +117,7 @@ interface HelmPlan {
   differences: ChartDifference[]
 }
 
-/** What an upgrade has made. */
+/** The result of an upgrade. */
 interface MadeByChart {
   objects: ChartedObject[]
   /** Domains that no object of it names: they lead nowhere. */

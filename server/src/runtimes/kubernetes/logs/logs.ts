@@ -13,11 +13,11 @@ import { mainNameOf, mainOf, type Pod } from '../pods.ts'
 
 interface ReadOptions {
   tail?: number | undefined
-  /** Normalised: only later lines. */
+  /** Normalized: only later lines. */
   since?: string | undefined
   until?: string | undefined
   follow?: boolean
-  /** Of the container's life before this one. */
+  /** Lines of the container's previous life. */
   previous?: boolean
   signal?: AbortSignal | undefined
 }
@@ -27,7 +27,7 @@ async function* linesOf(stream: Readable): AsyncGenerator<string> {
   for await (const lines of readLines(stream, { longest: longestLine, hasOpenEnd: true })) yield* lines
 }
 
-/** `2026-01-02T03:04:05.6Z text`; what has no time has none to be sorted by. */
+/** `2026-01-02T03:04:05.6Z text`; a line without a time cannot be sorted. */
 const parseLine = (line: string, pod: Found): LogLine | null => {
   const space = line.indexOf(' ')
   const at = space === -1 ? line : line.slice(0, space)
@@ -65,7 +65,7 @@ const createReader = ({ api }: Pick<Objects, 'api'>): PodReader => {
       }
     } catch (error) {
       if (signal?.aborted) return
-      // 400: it has not started. 404: gone, so what it had to say has been said.
+      // 400: it has not started. 404: it is gone, and has no more lines.
       if (error instanceof KubernetesError && (error.status === 400 || error.status === 404)) return
       throw asDeploymentError(error, 'the log')
     }

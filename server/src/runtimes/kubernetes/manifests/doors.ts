@@ -20,7 +20,7 @@ const apiVersion = 'gateway.networking.k8s.io/v1'
 
 const kinds = { HTTP: 'HTTPRoute', GRPC: 'GRPCRoute' } as const
 
-/** One each, because their paths differ, and so that one that is not taken keeps none from the others. */
+/** One each, because their paths differ, and so that a refused one does not affect the others. */
 const routeNameOf = (serviceId: string, host: string): string =>
   `${nameOf(serviceId)}-${createHash('sha256').update(host).digest('hex').slice(0, 8)}`
 
@@ -47,7 +47,7 @@ const routeRuleOf = (serviceId: string, { path = '/', rewrite, protocol, interna
   backendRefs: [{ name: nameOf(serviceId), port: internalPort }],
 })
 
-/** What a Gateway cannot lead, as a sentence: of one host, HTTP or gRPC, and gRPC without paths. */
+/** Why a Gateway cannot serve a host, as a sentence: it must be HTTP or gRPC, and gRPC without paths. */
 const routeRefusal = ({ host, path = '/', protocol }: ExposedHost, all: readonly ExposedHost[]): string | null => {
   const first = all.find((each) => each.host === host)
   if (first !== undefined && first.protocol !== protocol)
@@ -57,7 +57,7 @@ const routeRefusal = ({ host, path = '/', protocol }: ExposedHost, all: readonly
   return null
 }
 
-/** `keepsClients`: a client stays with the instance that it had first. */
+/** `keepsClients`: a client stays with its first instance. */
 const routesOf = (
   { service }: Publication,
   hosts: readonly ExposedHost[],
@@ -79,7 +79,7 @@ const routesOf = (
   }))
 
 interface Doors {
-  /** What is to be there. */
+  /** The desired objects. */
   manifests: Manifest[]
   /** Parts that are impossible, in sentences. */
   refused: string[]
