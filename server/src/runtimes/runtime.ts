@@ -148,10 +148,7 @@ export interface Workload extends Placement {
   app?: AppToRun
   /** Its settings for the treatment of requests that differ from the defaults, by name. */
   ingress?: Readonly<Record<string, unknown>>
-  /**
-   * Text stored with instances and volumes, for `records` to read: not part of the configuration, so a change has no
-   * effect.
-   */
+  /** Text stored with instances and volumes, for `records` to read: not configuration, a change has no effect. */
   record?: string
 }
 
@@ -256,10 +253,7 @@ export type OutputPlace = (bytes: AsyncIterable<Uint8Array>, signal: AbortSignal
 
 /** A file to collect from an execution. */
 export interface TaskOutput {
-  /**
-   * Absolute. Its folder, unless that is the root, is created before the start so that the program's user can write to
-   * it.
-   */
+  /** Absolute. Its folder, unless that is the root, is created before the start, writable for the program's user. */
   path: string
   maxBytes: number
   /** Where its bytes are sent once the program has ended with code 0, within that time; absent: it is a small text. */
@@ -268,10 +262,7 @@ export interface TaskOutput {
   isAlternative?: boolean
 }
 
-/**
- * The result for each output, by its path: its text, or the number of bytes passed on, or an error. Missing files are
- * left out.
- */
+/** The result for each written output, by its path: its text, or the number of bytes passed on, or an error. */
 export type TaskOutputs = Readonly<Record<string, { text: string } | { bytes: number } | { error: DeploymentError }>>
 
 /** How an execution ended, and its outputs. */
@@ -397,10 +388,7 @@ export interface Rollout {
   step(name: RolloutStep, deadlineMs: number, work: (signal: AbortSignal) => Promise<void>): Promise<void>
   /** One sentence for users. The status shows a warning too, until the step ends. */
   report(name: RolloutStep, text: string, level?: 'warning'): void
-  /**
-   * The moment in between: requests go to the new version, the old one has not ended. A failure counts as one of
-   * `switch`.
-   */
+  /** Requests go to the new version, the old one has not ended. A failure counts as one of `switch`. */
   serving(): Promise<void>
 }
 
@@ -462,10 +450,7 @@ export interface Runtime {
   resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
   /** The changes of a chart; only with the ability `charts`. Rejects as `converge` does for a chart that it refuses. */
   planChart?(desired: Running, signal: AbortSignal): Promise<ChartChange[]>
-  /**
-   * Why an app cannot be deployed now, in a sentence; null if it can. Only with the ability `apps`. Answers within 3
-   * s.
-   */
+  /** Why an app cannot be deployed now, in a sentence, within 3 s; null if it can. Only with the ability `apps`. */
   appRefusal?(app: AppSettings): Promise<string | null>
   /** The present objects of an app; null without one. Only with the ability `apps`. */
   readApp?(service: ServiceKey, signal: AbortSignal): Promise<AppObjects | null>
@@ -509,10 +494,7 @@ export interface Runtime {
    * all: rejects if any part of the answer is missing.
    */
   owned(): Promise<Owned>
-  /**
-   * The texts (`Workload.record`) with which instances and volumes of each of these services were created, without
-   * repeats.
-   */
+  /** The distinct texts (`Workload.record`) with which instances and volumes of each of these services were created. */
   records(services: readonly ServiceKey[]): Promise<ReadonlyMap<string, readonly string[]>>
   close(): Promise<void>
 }
