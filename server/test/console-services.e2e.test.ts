@@ -13,7 +13,7 @@ import { furnishOthers, type Others, shotsOfServices } from '../../console/scree
 import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
-import { until } from './support/until.ts'
+import { patience, until } from './support/until.ts'
 
 const skip = browserIsMissing
 const axeFile = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
@@ -83,7 +83,7 @@ before(async () => {
   await furnish()
   browser = await openBrowser()
   page = await (await browser.newContext({ reducedMotion: 'reduce' })).newPage()
-  page.setDefaultTimeout(20_000)
+  page.setDefaultTimeout(20_000 * patience)
   page.on('pageerror', (error) => complaints.push(`${page.url()}: ${error.stack}`))
   page.on('console', (message) => {
     if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`)
@@ -265,14 +265,21 @@ test('a template becomes its services, and is deployed; the database tells the a
 })
 
 test('a job runs at once, and what it printed is read; a wrong schedule is told at its field', { skip }, async () => {
+  // Somebody types faster than the registries are read.
+  const typed = Promise.withResolvers<void>()
+  await page.route('**/containerRegistry', (route) => typed.promise.then(() => route.continue()))
   await goTo(`/e/${emptyId}/new/job`)
   await page.getByRole('textbox', { name: 'Image' }).fill('fake/task:1')
+  const read = page.waitForResponse('**/containerRegistry')
+  typed.resolve()
+  await read
   await page.getByRole('textbox', { name: 'Schedule' }).fill('every day')
   await page.getByRole('button', { name: 'Create only' }).click()
   await page.locator('.mantine-InputWrapper-error').first().waitFor()
   await page.getByRole('textbox', { name: 'Schedule' }).fill('0 3 * * *')
   await page.getByRole('button', { name: 'Create only' }).click()
   await page.waitForURL('**/s/job/*/overview')
+  await page.unroute('**/containerRegistry')
   await goTo(`/s/job/${others.cronId}/runs`)
   const logs = page.getByRole('button', { name: 'Log', exact: true })
   await logs.nth(2).waitFor()
@@ -420,7 +427,7 @@ test('who may only read sees every kind, and no button that would fail', { skip 
   const { token } = await send('POST', `/organization/${organizationId}/apiToken`, { name: 'reader', scopes: ['Read'] })
   const context = await browser.newContext()
   const reader = await context.newPage()
-  reader.setDefaultTimeout(20_000)
+  reader.setDefaultTimeout(20_000 * patience)
   const { cronId, helmId, terraformId, argoId } = others
   await reader.goto(`${slipway.url}/s/job/${cronId}/runs`)
   await reader.getByRole('textbox', { name: 'Token' }).fill(token)

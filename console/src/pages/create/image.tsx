@@ -2,7 +2,7 @@
 import { Button, Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { useState } from 'react'
+import { useEffect, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
 import { hostOf, isDockerHub, useRegistries } from './choices.ts'
@@ -74,13 +74,22 @@ export const ImageFields = ({ image, put, problem, pointer }: ImageFieldsProps) 
   const { organizationId = '' } = usePlace()
   const registries = useRegistries()
   const [text, setText] = useState(wordsOf(image))
+  const registryOf = (host: string | undefined): string => {
+    const hub = registries.all.find(isDockerHub) ?? registries.all[0]
+    const registry = host === undefined ? hub : registries.all.find(({ url }) => hostOf(url) === host)
+    return registry?.id ?? ''
+  }
   const take = (next: string): void => {
     setText(next)
     const { host, name = '', tag, digest } = imageForm.exec(next.trim())?.groups ?? {}
-    const hub = registries.all.find(isDockerHub) ?? registries.all[0]
-    const registry = host === undefined ? hub : registries.all.find(({ url }) => hostOf(url) === host)
-    put({ image_name: name, tag: digest ?? tag ?? 'latest', registry_id: registry?.id ?? '' })
+    put({ image_name: name, tag: digest ?? tag ?? 'latest', registry_id: registryOf(host) })
   }
+  // Whoever types an image before the registries are read gets its registry when they are.
+  useEffect(() => {
+    if (image.registry_id !== '') return
+    const registryId = registryOf(imageForm.exec(text.trim())?.groups?.host)
+    if (registryId !== '') put({ registry_id: registryId })
+  })
   return (
     <>
       <TextInput

@@ -103,10 +103,13 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
     },
     onError: (error) => setProblems(toProblem(error).details),
   })
+  const make = (deploys: boolean): void => {
+    setProblems([])
+    making.mutate(deploys)
+  }
   const submit = (event: FormEvent): void => {
     event.preventDefault()
-    setProblems([])
-    making.mutate(may('deploy'))
+    make(may('deploy'))
   }
   return (
     <form className="stack wide form" onSubmit={submit}>
@@ -124,7 +127,7 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
           {may('deploy') ? 'Create and deploy' : 'Create'}
         </Button>
         {may('deploy') ? (
-          <Button variant="default" disabled={making.isPending} onClick={() => making.mutate(false)}>
+          <Button variant="default" disabled={making.isPending} onClick={() => make(false)}>
             Create only
           </Button>
         ) : null}
