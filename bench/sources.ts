@@ -5,7 +5,7 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { exec } from '../server/src/lib/exec.ts'
-import { ensureBusybox } from '../server/test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../server/test/support/docker/busybox-image.ts'
 import { startGitServer } from '../server/test/support/peers/git-server.ts'
 import type { Bench } from './bench.ts'
 
@@ -19,7 +19,7 @@ export interface Sources {
   stop(): Promise<void>
 }
 
-const dockerfile = `FROM busybox:1
+const dockerfile = `FROM ${busyboxImage}
 LABEL slipway.bench=1
 COPY www /www
 EXPOSE 8080
@@ -27,7 +27,7 @@ CMD ["httpd", "-f", "-p", "8080", "-h", "/www"]
 `
 
 /** Starts, but never listens: for what must not become ready. */
-const neverReady = `FROM busybox:1
+const neverReady = `FROM ${busyboxImage}
 LABEL slipway.bench=1
 CMD ["sleep", "3600"]
 `

@@ -16,13 +16,13 @@ import type { PlacedInstance } from '../src/runtimes/blue-green/instances.ts'
 import { containerName, networkName } from '../src/runtimes/docker/describe.ts'
 import { createDockerRuntime, type DockerRuntime } from '../src/runtimes/docker/docker.ts'
 import type { Workload } from '../src/runtimes/runtime.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { ownEngineIsMissing, startOwnEngine } from './support/docker/own-engine.ts'
 import { startProcess } from './support/router/parts.ts'
 import { clean, createTask, createWorkload, ignore, signal, start } from './support/runtimes/conformance.ts'
 import { until } from './support/until.ts'
 
-const image = 'busybox:1'
+const image = busyboxImage
 
 /** Answers with the service's own id, so that whoever answers in its place is known. */
 const page = (id: string): string => `mkdir -p /w; echo ${id} > /w/index.html`

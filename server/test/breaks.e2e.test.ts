@@ -7,6 +7,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { forEachParallel } from '../src/lib/concurrency/parallel.ts'
 import { page } from './support/docker/apps.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { type FakeRegistry, startFakeRegistry } from './support/docker/fake-registry.ts'
 import type { Json } from './support/slipway/slipway.ts'
 import { createApplication, createPlace, deploymentLog, type Place } from './support/slipway/story.ts'
@@ -23,7 +24,7 @@ const atOnce = 3
 
 const words = (command: readonly string[]): string => `CMD ${JSON.stringify(command)}`
 const program = (script: string): Record<string, string> => ({
-  Dockerfile: ['FROM busybox:1', 'COPY page /www/index.html', words(['sh', '-c', script]), ''].join('\n'),
+  Dockerfile: [`FROM ${busyboxImage}`, 'COPY page /www/index.html', words(['sh', '-c', script]), ''].join('\n'),
   page: 'here\n',
 })
 const dockerfile = (...lines: string[]): Record<string, string> => ({ Dockerfile: [...lines, ''].join('\n') })
@@ -52,7 +53,7 @@ const breaks: Break[] = [
   { name: 'no Dockerfile', files: { README: 'nothing\n' }, says: /has no Dockerfile/ },
   {
     name: 'build error',
-    files: dockerfile('FROM busybox:1', 'RUN echo installing && npm ci'),
+    files: dockerfile(`FROM ${busyboxImage}`, 'RUN echo installing && npm ci'),
     says: /non-zero code: 127: the command was not found\. It said: .*npm: not found/,
   },
   {
@@ -101,7 +102,7 @@ const breaks: Break[] = [
   },
   {
     name: 'wrong command',
-    files: dockerfile('FROM busybox:1', words(['/serve', '--all'])),
+    files: dockerfile(`FROM ${busyboxImage}`, words(['/serve', '--all'])),
     says: /The image has no file \/serve: check the command and the entrypoint/,
   },
   {
@@ -111,7 +112,7 @@ const breaks: Break[] = [
   },
   {
     name: 'no space left in the build',
-    files: dockerfile('FROM busybox:1', 'RUN cat /bin/busybox > /dev/full'),
+    files: dockerfile(`FROM ${busyboxImage}`, 'RUN cat /bin/busybox > /dev/full'),
     says: /build failed.*It said: .*No space left on device/,
   },
   {
@@ -125,7 +126,7 @@ const breaks: Break[] = [
     name: 'volume not writable',
     // A volume begins with what the image has there, and its owner.
     files: dockerfile(
-      'FROM busybox:1',
+      `FROM ${busyboxImage}`,
       'RUN mkdir /data && echo x > /data/kept',
       'USER 1000',
       words(['sh', '-c', 'echo x > /data/file || exit 1']),

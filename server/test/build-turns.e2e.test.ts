@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
 import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { until } from './support/until.ts'
 
@@ -23,7 +24,7 @@ test('beside a flood of builds of another organization, a build waits for no mor
   let ended = 0
   const control = new AbortController()
   const builds = Array.from({ length: flood }, async (_, index) => {
-    const files = { Dockerfile: `FROM busybox:1\nRUN echo ${index} && sleep 1\n` }
+    const files = { Dockerfile: `FROM ${busyboxImage}\nRUN echo ${index} && sleep 1\n` }
     await scene.buildFiles(files, { organizationId: theirs, signal: control.signal })
     ended += 1
   })
@@ -32,7 +33,7 @@ test('beside a flood of builds of another organization, a build waits for no mor
   for (let round = 0; round < 3; round += 1) {
     const before = ended
     const { log } = await scene.buildFiles(
-      { Dockerfile: `FROM busybox:1\nRUN echo mine ${round}\n` },
+      { Dockerfile: `FROM ${busyboxImage}\nRUN echo mine ${round}\n` },
       { organizationId: mine },
     )
     assert.match(log, new RegExp(`mine ${round}`))

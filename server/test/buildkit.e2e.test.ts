@@ -11,7 +11,9 @@ import { createBuildContainers } from '../src/builds/engine/build-containers.ts'
 import { newId } from '../src/lib/ids.ts'
 import { systemClock } from '../src/lib/time/clock.ts'
 import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
+import { onlyAtNight } from './support/nightly.ts'
 import { until } from './support/until.ts'
 
 const organizationId = newId()
@@ -48,7 +50,7 @@ test('a secret is readable in its step, and nowhere afterwards', async () => {
   const before = await leftovers()
   const files = {
     Dockerfile: `# syntax=docker/dockerfile:1.7
-FROM busybox:1
+FROM ${busyboxImage}
 RUN --mount=type=secret,id=TOKEN cat /run/secrets/TOKEN; wc -c < /run/secrets/TOKEN
 RUN --mount=type=secret,id=TOKEN,target=/etc/own/npmrc,mode=0440,gid=7 stat -c '%a %u %g' /etc/own/npmrc
 RUN --mount=type=secret,id=TOKEN,env=GIVEN [ "$GIVEN" = "$(printf %s "$GIVEN")" ] && echo "length=\${#GIVEN}"
@@ -72,7 +74,7 @@ RUN [ -z "$GIVEN" ] && echo gone
   // Its value is no part of what a step is known by.
   const changed = await scene.build(url, { organizationId, env: { TOKEN: `OTHER-${newId()}` } })
   assert.equal(changed.imageId, imageId)
-  const required = { Dockerfile: 'FROM busybox:1\nRUN --mount=type=secret,id=NONE,required=true true\n' }
+  const required = { Dockerfile: `FROM ${busyboxImage}\nRUN --mount=type=secret,id=NONE,required=true true\n` }
   assert.match((await scene.refused(required, { organizationId }, 'build_failed')).message, /requires the secret NONE/)
   await until(async () => (await leftovers()).every((name) => before.includes(name)), {
     timeoutMs: 60_000,
@@ -82,7 +84,7 @@ RUN [ -z "$GIVEN" ] && echo gone
 
 test('a cache is kept between builds, and is its organization’s', async () => {
   const Dockerfile = (more: string) =>
-    `FROM busybox:1
+    `FROM ${busyboxImage}
 WORKDIR /work
 RUN --mount=type=cache,target=.cache,uid=5,mode=0750 stat -c '%a %u' .cache; cat .cache/kept; echo ${more} >> .cache/kept
 RUN ls -a /work
@@ -96,9 +98,9 @@ RUN ls -a /work
   assert.doesNotMatch(other.log, /^(one|two)$/m)
 })
 
-test('a locked cache has one step at a time, a private one is another for each', async () => {
+test('a locked cache has one step at a time, a private one is another for each', { skip: onlyAtNight }, async () => {
   const step = (sharing: string) => ({
-    Dockerfile: `FROM busybox:1
+    Dockerfile: `FROM ${busyboxImage}
 RUN --mount=type=cache,id=${sharing},target=/c,sharing=${sharing} [ ! -e /c/busy ] && touch /c/busy && sleep 1 && rm /c/busy # ${newId()}
 `,
   })
@@ -106,11 +108,11 @@ RUN --mount=type=cache,id=${sharing},target=/c,sharing=${sharing} [ ! -e /c/busy
     await Promise.all([1, 2].map(() => scene.buildFiles(step(sharing), { organizationId })))
 })
 
-test('a cache that is larger than its organization may keep goes after the build', async () => {
+test('a cache that is larger than its organization may keep goes after the build', { skip: onlyAtNight }, async () => {
   const small = await openBuildScene({ cacheMb: 1 })
   try {
-    const Dockerfile = 'FROM busybox:1\nRUN --mount=type=cache,target=/c dd if=/dev/zero of=/c/x bs=1M count=3\n'
-    const kept = 'FROM busybox:1\nRUN --mount=type=cache,target=/c dd if=/dev/zero of=/c/x bs=1k count=9\n'
+    const Dockerfile = `FROM ${busyboxImage}\nRUN --mount=type=cache,target=/c dd if=/dev/zero of=/c/x bs=1M count=3\n`
+    const kept = `FROM ${busyboxImage}\nRUN --mount=type=cache,target=/c dd if=/dev/zero of=/c/x bs=1k count=9\n`
     await small.buildFiles({ Dockerfile: kept }, { organizationId: newId() })
     await until(() => small.caches.sizes().some((kb) => kb > 0), { timeoutMs: 60_000, what: 'the size of a cache' })
     const [volume] = small.caches.volumes()
@@ -118,17 +120,19 @@ test('a cache that is larger than its organization may keep goes after the build
     await until(() => small.caches.volumes().length === 1, { timeoutMs: 60_000, what: 'the end of the cache' })
     assert.deepEqual(small.caches.volumes(), [volume])
     small.caches.age(15)
-    await small.buildFiles({ Dockerfile: `FROM busybox:1\nRUN echo ${newId()}\n` }, { organizationId })
+    await small.buildFiles({ Dockerfile: `FROM ${busyboxImage}\nRUN echo ${newId()}\n` }, { organizationId })
     await until(() => small.caches.volumes().length === 0, { timeoutMs: 60_000, what: 'the end of all caches' })
   } finally {
     await small.close()
   }
 })
 
-test('a bind shows files and folders, forgets what is written, and its content decides on the cache', async () => {
-  const Dockerfile = `FROM busybox:1 AS made
+test('a bind shows files and folders, forgets what is written, and its content decides on the cache', {
+  skip: onlyAtNight,
+}, async () => {
+  const Dockerfile = `FROM ${busyboxImage} AS made
 RUN mkdir /out && echo made > /out/f && ln -s /etc/passwd /out/link
-FROM busybox:1
+FROM ${busyboxImage}
 LABEL slipway.service=theirs
 VOLUME /data
 WORKDIR /app
@@ -156,7 +160,7 @@ RUN ls -A /app /src /made /data 2>&1; true
   // The whole folder is one of its binds.
   assert.match(again.log, /^kept$/m)
   const narrow = (text: string) => ({
-    Dockerfile: 'FROM busybox:1\nRUN --mount=source=f,target=/f cat /f\nCOPY other /other\n',
+    Dockerfile: `FROM ${busyboxImage}\nRUN --mount=source=f,target=/f cat /f\nCOPY other /other\n`,
     f: text,
     other: newId(),
   })
@@ -168,7 +172,7 @@ RUN ls -A /app /src /made /data 2>&1; true
 
 test('neither a source nor a target leads out of the build', async () => {
   const to = { link: { symlink: '/etc/shadow' } }
-  const from = 'FROM busybox:1\n'
+  const from = `FROM ${busyboxImage}\n`
   for (const source of ['../../../etc/shadow', '/etc/shadow', 'none'])
     await scene.refused(
       { Dockerfile: `${from}RUN --mount=source=${source},target=/x cat /x\n`, f: '1' },
@@ -188,10 +192,10 @@ RUN ls /here
   assert.match(message, /here: No such file/)
 })
 
-test('here-documents are run, copied, and made into files', async () => {
+test('here-documents are run, copied, and made into files', { skip: onlyAtNight }, async () => {
   const { imageId } = await scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1
+      Dockerfile: `FROM ${busyboxImage}
 ENV NAME=world
 RUN <<EOF
 echo "one $NAME" > /one
@@ -231,12 +235,12 @@ EOF
   )
 })
 
-test('options of COPY act on files of the build and of other stages', async () => {
+test('options of COPY act on files of the build and of other stages', { skip: onlyAtNight }, async () => {
   const { imageId } = await scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1 AS made
+      Dockerfile: `FROM ${busyboxImage} AS made
 RUN mkdir -p /out/sub && echo 1 > /out/a.sh && echo 2 > /out/sub/b && chmod 600 /out/a.sh
-FROM busybox:1
+FROM ${busyboxImage}
 ARG MODE=751
 WORKDIR /w
 COPY --link --chmod=$MODE --chown=7:8 --from=made /out/a* /out/sub ./
@@ -246,7 +250,7 @@ COPY --parents docs/deep/*.md ./src/./lib/ /parents/
 COPY .npmrc* none? ./
 ADD --unpack=false --link a.txt /added
 RUN --network=none [ "$(ls /sys/class/net)" = lo ]
-FROM busybox:1 AS unused
+FROM ${busyboxImage} AS unused
 RUN exit 7
 `,
       'a.txt': 'a',
@@ -279,9 +283,9 @@ b
   )
 })
 
-test('a Dockerfile has its own ignore file, and the platform of the engine', async () => {
+test('a Dockerfile has its own ignore file, and the platform of the engine', { skip: onlyAtNight }, async () => {
   const files = {
-    'Dockerfile.app': `FROM --platform=$BUILDPLATFORM busybox:1
+    'Dockerfile.app': `FROM --platform=$BUILDPLATFORM ${busyboxImage}
 ARG TARGETARCH
 RUN --mount=target=/src ls -A /src && echo "arch=$TARGETARCH"
 `,
@@ -292,7 +296,7 @@ RUN --mount=target=/src ls -A /src && echo "arch=$TARGETARCH"
   }
   const { log } = await scene.buildFiles(files, { organizationId, dockerfilePath: 'Dockerfile.app' })
   assert.match(log, /^seen\narch=\w+$/m)
-  const other = { Dockerfile: 'FROM --platform=linux/s390x busybox:1\n' }
+  const other = { Dockerfile: `FROM --platform=linux/s390x ${busyboxImage}\n` }
   assert.match((await scene.refused(other, { organizationId }, 'build_failed')).message, /builds for linux\/\w+ only/)
 })
 
@@ -301,7 +305,7 @@ test('no container of a build has the labels by which Slipway knows its own', as
   const control = new AbortController()
   const building = scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1\nLABEL ${label}\nRUN --mount=type=cache,target=/c touch /c/x; sleep 600\n`,
+      Dockerfile: `FROM ${busyboxImage}\nLABEL ${label}\nRUN --mount=type=cache,target=/c touch /c/x; sleep 600\n`,
     },
     { organizationId, signal: control.signal },
   )
@@ -333,7 +337,7 @@ test('what a killed process wrote down is removed: its containers, then their vo
     writeFileSync(made.file(), 'half of a download')
     await engine.call('POST', '/volumes/create', { body: { Name: volume } })
     const Mounts = [{ Type: 'volume', Source: volume, Target: '/v' }]
-    const body = { Image: 'busybox:1', Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none', Mounts } }
+    const body = { Image: busyboxImage, Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none', Mounts } }
     await engine.call('POST', '/containers/create', { query: { name }, body })
     await engine.call('POST', `/containers/${name}/start`)
     await createBuildContainers(engine, folder, systemClock).sweep()

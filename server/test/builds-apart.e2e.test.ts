@@ -11,6 +11,7 @@ import { cacheScopeOf } from '../src/builds/builder.ts'
 import { finish } from '../src/images/engine-images.ts'
 import { newId } from '../src/lib/ids.ts'
 import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
@@ -68,7 +69,7 @@ const leaksIn = (log: string): number => log.replaceAll(/^Step .*$/gm, '').split
 
 test('a layer that one organization made is not in the image of another, whatever the cache would say', async () => {
   const files = {
-    Dockerfile: 'FROM busybox:1\nCOPY f /f\nRUN head -c 8 /dev/urandom | base64 > /mark; cat /mark\n',
+    Dockerfile: `FROM ${busyboxImage}\nCOPY f /f\nRUN head -c 8 /dev/urandom | base64 > /mark; cat /mark\n`,
     f: newId(),
   }
   const of = async (organizationId: string, more: string) => {
@@ -88,8 +89,8 @@ test('a layer that one organization made is not in the image of another, whateve
 
 test('what was built in another project or mode of the organization is not reused: no image, no step, no cache', async () => {
   const run = 'RUN --mount=type=cache,id=npm,target=/c'
-  const poison = { Dockerfile: `FROM busybox:1\n${run} echo poisoned > /c/package # ${newId()}\n` }
-  const victim = { Dockerfile: `FROM busybox:1\n${run} cat /c/package || echo clean # ${newId()}\n` }
+  const poison = { Dockerfile: `FROM ${busyboxImage}\n${run} echo poisoned > /c/package # ${newId()}\n` }
+  const victim = { Dockerfile: `FROM ${busyboxImage}\n${run} cat /c/package || echo clean # ${newId()}\n` }
   const [own, mode, project] = [
     cacheScopeOf('one', 'DEVELOPMENT'),
     cacheScopeOf('one', 'PRODUCTION'),
@@ -101,7 +102,7 @@ test('what was built in another project or mode of the organization is not reuse
   assert.match((await scene.buildFiles(victim, { organizationId: a, cacheScope: own })).log, /^poisoned$/m)
 
   // The same text with another end: only the step could be reused. The same files: the image could be.
-  const step = `FROM busybox:1\nRUN head -c 8 /dev/urandom | base64 > /mark # ${newId()}\n`
+  const step = `FROM ${busyboxImage}\nRUN head -c 8 /dev/urandom | base64 > /mark # ${newId()}\n`
   const url = await scene.repository({ Dockerfile: `${step}RUN echo mark=$(cat /mark)\n` })
   const builds = []
   for (const cacheScope of [own, mode, project, own])
@@ -117,9 +118,9 @@ test('what was built in another project or mode of the organization is not reuse
 test('a proxy reaches a RUN only in a stage that declares it', async () => {
   const env = { http_proxy: `http://127.0.0.1:${port}`, HTTPS_PROXY: 'http://x' }
   const Dockerfile = `ARG http_proxy
-FROM busybox:1
+FROM ${busyboxImage}
 RUN echo "one=$http_proxy$HTTPS_PROXY." # ${newId()}
-FROM busybox:1
+FROM ${busyboxImage}
 ARG http_proxy
 RUN echo "two=$http_proxy"
 COPY --from=0 /bin/sh /x
@@ -130,7 +131,7 @@ COPY --from=0 /bin/sh /x
 })
 
 test('nothing is fetched that requests may not reach, by the engine or by us, however an ADD is written', async () => {
-  const from = 'FROM busybox:1\n'
+  const from = `FROM ${busyboxImage}\n`
   const at = `127.0.0.1:${port}`
   const ways = [
     `${from}ADD http://${at}/plain /leak`,
@@ -147,7 +148,7 @@ test('nothing is fetched that requests may not reach, by the engine or by us, ho
 test('nor by a trigger of a base image', async () => {
   const bad = await putOnEngine(
     'slipway-test-onbuild:1',
-    `FROM busybox:1\nONBUILD ADD http://127.0.0.1:${port}/x /leak\n`,
+    `FROM ${busyboxImage}\nONBUILD ADD http://127.0.0.1:${port}/x /leak\n`,
   )
   scene.given.set('registry.example.test/onb', bad)
   const files = { Dockerfile: 'FROM registry.example.test/onb:1\nRUN cat /leak\n' }
@@ -157,21 +158,21 @@ test('nor by a trigger of a base image', async () => {
 })
 
 test('what the engine holds of others is nobody’s: by name, by tag and by id', async () => {
-  const id = await putOnEngine('registry.tenant-a.example/team/private-app:1', 'FROM busybox:1\nCOPY s /s\n', {
+  const id = await putOnEngine('registry.tenant-a.example/team/private-app:1', `FROM ${busyboxImage}\nCOPY s /s\n`, {
     s: newId(),
   })
   const own = await scene.buildFiles(
-    { Dockerfile: `FROM busybox:1\nCOPY s /s\n`, s: `A-SOURCE-SECRET ${newId()}` },
+    { Dockerfile: `FROM ${busyboxImage}\nCOPY s /s\n`, s: `A-SOURCE-SECRET ${newId()}` },
     { organizationId: a },
   )
   const { RepoTags } = await engine.call<{ RepoTags: string[] }>('GET', `/images/${own.imageId}/json`)
   const hex = own.imageId.replace('sha256:', '')
   const refused = [RepoTags[0]!, hex, own.imageId, id, `slipway/${a}/x:1`]
   for (const name of refused)
-    for (const text of [`FROM ${name}\n`, `FROM busybox:1\nCOPY --from=${name} /s /s\n`])
+    for (const text of [`FROM ${name}\n`, `FROM ${busyboxImage}\nCOPY --from=${name} /s /s\n`])
       await scene.refused({ Dockerfile: text }, { organizationId: b }, 'build_refused')
   for (const name of ['registry.tenant-a.example/team/private-app:1', hex.slice(0, 12)])
-    for (const text of [`FROM ${name}\n`, `FROM busybox:1\nCOPY --from=${name} /s /s\n`])
+    for (const text of [`FROM ${name}\n`, `FROM ${busyboxImage}\nCOPY --from=${name} /s /s\n`])
       await scene.refused({ Dockerfile: text }, { organizationId: b }, 'build_failed')
   const mine = { Dockerfile: `FROM ${hex}\nRUN cat /s # ${newId()}\n` }
   assert.match((await scene.buildFiles(mine, { organizationId: a })).log, /A-SOURCE-SECRET/)
@@ -198,7 +199,7 @@ test('a RUN has neither NET_RAW nor MKNOD, gains nothing, and reaches no address
   const other = await addNetwork()
   const others = [other.subnet, other.gateway]
   const targets = [`${Gateway}:${port}`, `${other.gateway}:${port}`, '169.254.169.254', '100.100.100.200']
-  const Dockerfile = `FROM busybox:1
+  const Dockerfile = `FROM ${busyboxImage}
 RUN grep -E 'CapEff|NoNewPrivs' /proc/self/status; ip route
 RUN ${reach(`$(ip route | sed -n 's/default via \\([0-9.]*\\) .*/\\1/p'):${port}`)}
 RUN ${reachOneself}
@@ -228,7 +229,7 @@ test('builds that run side by side do not reach each other', async () => {
   let heard = ''
   const serving = scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1
+      Dockerfile: `FROM ${busyboxImage}
 RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p'); mkdir /w; echo ${leaked} > /w/index.html; httpd -f -p 8080 -h /w # ${newId()}
 `,
     },
@@ -239,7 +240,7 @@ RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p
     timeoutMs: 40_000,
     what: 'its address',
   })
-  const Dockerfile = `FROM busybox:1\nARG TARGET\nRUN ${reachOneself}; ${reach('$TARGET:8080')} # ${newId()}\n`
+  const Dockerfile = `FROM ${busyboxImage}\nARG TARGET\nRUN ${reachOneself}; ${reach('$TARGET:8080')} # ${newId()}\n`
   const { log } = await scene.buildFiles({ Dockerfile }, { organizationId: a, env: { TARGET: String(address) } })
   assert.match(log, /^nothing at [0-9.]+:8080$/m)
   assert.equal(leaksIn(log), 1, 'itself and nothing else')
@@ -251,7 +252,7 @@ test('neither a RUN nor a COPY begins where the engine’s disk has less left th
   const full = await openBuildScene({ diskReserveMb: 1e12 })
   try {
     for (const line of ['RUN true', 'COPY . /copy']) {
-      const files = { Dockerfile: `FROM busybox:1\n${line}\n` }
+      const files = { Dockerfile: `FROM ${busyboxImage}\n${line}\n` }
       const { message } = await full.refused(files, { organizationId: b }, 'build_failed')
       assert.match(message, /SLIPWAY_DISK_RESERVE_MB/)
     }
@@ -300,7 +301,7 @@ test('on a running server, what one organization gets into a layer by a proxy ne
   try {
     await slipway.start()
     const mark = newId()
-    const common = `FROM busybox:1
+    const common = `FROM ${busyboxImage}
 ARG VERSION=${mark}
 RUN echo "\${http_proxy:-fetched by nobody}" > /tool-$VERSION
 `

@@ -6,7 +6,9 @@ import type { ImageConfig } from '../src/builds/engine/image-config.ts'
 import { finish } from '../src/images/engine-images.ts'
 import { newId } from '../src/lib/ids.ts'
 import { type BuildScene, type Files, openBuildScene } from './support/docker/build-scene.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
+import { onlyAtNight } from './support/nightly.ts'
 
 const organizationId = newId()
 const made: string[] = []
@@ -83,7 +85,7 @@ const same = async (files: Files, args: Record<string, string> = {}, ignored: st
   return imageId
 }
 
-const stages = `ARG BASE=busybox:1
+const stages = `ARG BASE=${busyboxImage}
 FROM \${BASE} AS build
 ARG VERSION=1.0
 ENV NAME=app-$VERSION PLACE=/opt
@@ -93,7 +95,7 @@ RUN echo "$FULL $VERSION $NAME it's" > out
 COPY src ./src
 ARG VERSION=9
 RUN ls -R . > list && echo "$VERSION" >> list
-FROM busybox:1
+FROM ${busyboxImage}
 COPY --from=build --chown=65534:100 /opt /opt
 COPY --from=0 /opt /copy
 ENV FINAL=1
@@ -106,13 +108,13 @@ CMD ["sh", "-c", "cat out"]
 test('stages, arguments, variables, owners and ports', async () => {
   await same({ Dockerfile: stages, 'src/a': 'one', 'src/b/c': 'two' })
   await same({ Dockerfile: stages, 'src/a': 'one' }, { VERSION: '2\'3 "$x' })
-  const unused = { Dockerfile: 'FROM busybox:1 AS unused\nRUN exit 7\nFROM busybox:1\nRUN true\n' }
+  const unused = { Dockerfile: `FROM ${busyboxImage} AS unused\nRUN exit 7\nFROM ${busyboxImage}\nRUN true\n` }
   assert.doesNotMatch((await scene.buildFiles(unused, { organizationId })).log, /exit 7/)
 })
 
-test('what an image says of its containers lives through every RUN', async () => {
+test('what an image says of its containers lives through every RUN', { skip: onlyAtNight }, async () => {
   await same({
-    Dockerfile: `FROM busybox:1
+    Dockerfile: `FROM ${busyboxImage}
 MAINTAINER Somebody <somebody@example.test>
 LABEL a=1 "b c"="d e"
 RUN true
@@ -136,7 +138,7 @@ LABEL f=g
   })
 })
 
-test('commands and entrypoints are what the last instruction says, in any order', async () => {
+test('commands and entrypoints are what the last instruction says, in any order', { skip: onlyAtNight }, async () => {
   for (const lines of [
     ['RUN true'],
     ['ENTRYPOINT ["/bin/x"]', 'RUN true'],
@@ -145,12 +147,12 @@ test('commands and entrypoints are what the last instruction says, in any order'
     ['ENTRYPOINT []', 'RUN true'],
     ['CMD []', 'RUN true', 'ENTRYPOINT ["/bin/x"]'],
   ])
-    await same({ Dockerfile: ['FROM busybox:1', ...lines, ''].join('\n') })
+    await same({ Dockerfile: [`FROM ${busyboxImage}`, ...lines, ''].join('\n') })
 })
 
-test('a base of nothing, a local archive, and what .dockerignore leaves out', async () => {
+test('a base of nothing, a local archive, and what .dockerignore leaves out', { skip: onlyAtNight }, async () => {
   const files = {
-    Dockerfile: `FROM busybox:1 AS b
+    Dockerfile: `FROM ${busyboxImage} AS b
 FROM scratch
 ADD root.tar /
 COPY --from=b /bin/ /bin/
@@ -164,19 +166,19 @@ COPY . /all
     'folder/x.md': 'x',
   }
   await same(files, {}, ['a.md'])
-  await same({ Dockerfile: 'FROM busybox:1\nCOPY . /all\nRUN ls -a /all > /list\n', file: 'text' })
+  await same({ Dockerfile: `FROM ${busyboxImage}\nCOPY . /all\nRUN ls -a /all > /list\n`, file: 'text' })
 })
 
-test('another escape sign', async () => {
+test('another escape sign', { skip: onlyAtNight }, async () => {
   await same({
-    Dockerfile: '# escape=`\nFROM busybox:1\nENV A=C:\\x `\n  B=2\nRUN echo one `\n  two > /out\nCOPY f /f\n',
+    Dockerfile: `# escape=\`\nFROM ${busyboxImage}\nENV A=C:\\x \`\n  B=2\nRUN echo one \`\n  two > /out\nCOPY f /f\n`,
     f: '1',
   })
 })
 
-test('ONBUILD is kept for who builds from the image, and carried out there', async () => {
+test('ONBUILD is kept for who builds from the image, and carried out there', { skip: onlyAtNight }, async () => {
   const base = await same({
-    Dockerfile: `FROM busybox:1
+    Dockerfile: `FROM ${busyboxImage}
 ONBUILD COPY f /from-trigger
 ONBUILD RUN cat /from-trigger > /ran
 ONBUILD ADD f /added
@@ -190,10 +192,12 @@ COPY f /f
   await same({ Dockerfile: `FROM ${id}\nRUN echo $T > /t\nCMD ["x"]\n`, f: 'other' })
 })
 
-test('a build argument is in a RUN of its stage, and in nothing that the image says of its containers', async () => {
+test('a build argument is in a RUN of its stage, and in nothing that the image says of its containers', {
+  skip: onlyAtNight,
+}, async () => {
   const { imageId, log } = await scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1 AS one
+      Dockerfile: `FROM ${busyboxImage} AS one
 ARG TOKEN
 ENV SET=1
 ARG SET=2

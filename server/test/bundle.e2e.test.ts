@@ -18,7 +18,8 @@ let slipway: Slipway
 let server: string[]
 
 before(async () => {
-  await ensureBusybox()
+  // The base of our examples, for which any will do.
+  await ensureBusybox('busybox:1')
   server = await bundledServer()
 })
 

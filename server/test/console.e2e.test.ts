@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { version } from '../src/lib/version.ts'
 import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
@@ -26,7 +26,7 @@ const complaints: string[] = []
 /** Answers its requests, says `text`, and counts upward for ever. */
 const talking = (text: string): Record<string, string> => ({
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'COPY . /www',
     'EXPOSE 8080',
     `CMD ["sh", "-c", "httpd -p 8080 -h /www; i=0; while true; do i=$((i+1)); echo '<b>${text}</b> line' $i; sleep 1; done"]`,
@@ -157,7 +157,7 @@ step('what is wrong with a new version is said first, and the earlier one is one
   await state(page, 'Running')
   await git.commit(
     'shop',
-    { Dockerfile: 'FROM busybox:1\nRUN echo the disk of the baker is full && false\n' },
+    { Dockerfile: `FROM ${busyboxImage}\nRUN echo the disk of the baker is full && false\n` },
     'Break it',
   )
   await page.getByRole('button', { name: 'Deploy', exact: true }).click()

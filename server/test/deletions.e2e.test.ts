@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
@@ -35,7 +35,7 @@ const startBuild = async (place: Place): Promise<{ id: string; mark: string }> =
   const mark = newId()
   const name = `app-${mark.slice(0, 8)}`
   await git.createRepository(name)
-  await git.commit(name, { Dockerfile: `FROM busybox:1\nRUN sleep 600; echo ${mark}\n` }, 'slow')
+  await git.commit(name, { Dockerfile: `FROM ${busyboxImage}\nRUN sleep 600; echo ${mark}\n` }, 'slow')
   const { id } = await createApplication(slipway, place, name, git.url(name))
   await deploy(slipway, id)
   await until(async () => (await stepsOf(mark)) > 0, { timeoutMs: 60_000, what: 'the step' })

@@ -11,6 +11,7 @@ import { pack } from 'tar-stream'
 import type { ImageConfig } from '../src/builds/engine/image-config.ts'
 import { newId } from '../src/lib/ids.ts'
 import { type BuildScene, openBuildScene } from './support/docker/build-scene.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 
 const organizationId = newId()
@@ -65,7 +66,7 @@ test('ADD downloads through redirects, keeps name, mode and time, unpacks nothin
   answers.set('/v1.2/app.tar', (_, response) => void response.end(archive))
   answers.set('/plain', (_, response) => void response.end('plain'))
   const sum = createHash('sha256').update('plain').digest('hex')
-  const Dockerfile = (more = '') => `FROM busybox:1
+  const Dockerfile = (more = '') => `FROM ${busyboxImage}
 ARG V=1.2
 WORKDIR /w
 ADD ${origin}/to .
@@ -105,7 +106,7 @@ test('a download that cannot be made fails the build with the reason', async () 
   answers.set('/loop', (_, response) => void response.writeHead(301, { location: '/loop' }).end())
   answers.set('/inside', (_, response) => void response.writeHead(302, { location: 'http://169.254.169.254/x' }).end())
   const refused = async (line: string, code = 'build_failed') =>
-    (await scene.refused({ Dockerfile: `FROM busybox:1\n\n${line}\n` }, { organizationId }, code)).message
+    (await scene.refused({ Dockerfile: `FROM ${busyboxImage}\n\n${line}\n` }, { organizationId }, code)).message
   assert.match(
     await refused(`ADD ${origin}/none?token=hidden /x`),
     /ADD http:\/\/127\.0\.0\.1:\d+\/none: the server answered with status 404\.$/,
@@ -128,7 +129,7 @@ test('a download that cannot be made fails the build with the reason', async () 
     await refused(`ARG U=git@h:a/b.git\nADD $U /x`, 'build_refused'),
     /line 4: ADD git@h:a\/b\.git is the address of a git repository/,
   )
-  const named = `FROM busybox:1\nARG TOKEN\nADD ${origin}/$TOKEN/x /x\nRUN --mount=type=secret,id=TOKEN true\n`
+  const named = `FROM ${busyboxImage}\nARG TOKEN\nADD ${origin}/$TOKEN/x /x\nRUN --mount=type=secret,id=TOKEN true\n`
   const asked = { organizationId, env: { TOKEN: 'canary-in-an-address' } }
   const { message } = await scene.refused({ Dockerfile: named }, asked, 'build_failed')
   assert.match(message, /\/\*\*\*\/x: the server answered with status 404/)
@@ -140,7 +141,7 @@ test('a download that cannot be made fails the build with the reason', async () 
 
 test('what the parser of an old engine does not know is carried out, and the rest is said in the log', async () => {
   const Dockerfile = `# a comment
-FROM busybox:1
+FROM ${busyboxImage}
 ARG PLATFORM=linux/arm64 NAME=lib-1.0+build@2,a MESSAGE JAR=out/app.jar
 ENV ARCH=\${PLATFORM#linux/} DASHED="\${PLATFORM//\\//-}" SAID=$MESSAGE QUOTED='$ARCH "x"' LAST="it's \\$5"
 ENV LEGACY two  words $ARCH
@@ -189,10 +190,10 @@ RUN stat -c '%n %a' /docs /docs/a /run/app.jar && ls -A . /j /above && printf '%
 })
 
 test('COPY --from leaves out, keeps folders and changes modes, and the other stage stays as it is', async () => {
-  const Dockerfile = `FROM busybox:1 AS made
+  const Dockerfile = `FROM ${busyboxImage} AS made
 RUN mkdir -p /out/var/deep '/out/a b' /lib/x && touch /out/.lock /out/var/v /out/var/deep/w.md '/out/a b/f.md' /out/top.md && \\
     touch /lib/x/libone.so /lib/x/libtwo.so && chmod 600 /lib/x/libone.so && chown 7:8 /lib/x/libone.so
-FROM busybox:1
+FROM ${busyboxImage}
 COPY --from=made --exclude=var --exclude=.lock /out /one
 COPY --from=made --exclude=**/*.md /out /two
 COPY --from=made --parents --chmod=u+x /lib/x/libo* /out/./var/deep /three/
@@ -209,7 +210,7 @@ RUN cd / && find one two three whole ! -type d | sort && stat -c '%n %a %u:%g' /
 
 test('a secret is found by an id with dashes or dots, and one that is optional is missed in the log', async () => {
   const env = { 'npm-token': 'exact-value', NPM_TOKEN: 'upper-value', MY_KEY_FILE: 'value-of-the-file' }
-  const Dockerfile = `FROM busybox:1
+  const Dockerfile = `FROM ${busyboxImage}
 RUN --mount=type=secret,id=npm-token wc -c < /run/secrets/npm-token
 RUN --mount=type=secret,id=my.key-file cat /run/secrets/my.key-file; wc -c < /run/secrets/my.key-file
 RUN --mount=type=secret,id=not-there true
@@ -228,7 +229,7 @@ test('ONBUILD keeps what the engine does not know for who builds from the image'
   answers.set('/later', (_, response) => void response.end('later'))
   const base = await scene.buildFiles(
     {
-      Dockerfile: `FROM busybox:1
+      Dockerfile: `FROM ${busyboxImage}
 ENV P=linux/arm64
 ONBUILD ENV A=\${P#linux/}
 ONBUILD HEALTHCHECK --start-interval=1s --timeout=7s CMD true
@@ -252,7 +253,7 @@ ONBUILD COPY --chmod=u=rw,go= f /f
 test('an error names the line of the file, whatever the engine got', async () => {
   const refused = async (text: string) =>
     (await scene.refused({ Dockerfile: text }, { organizationId }, 'build_failed')).message
-  const head = '# syntax=docker/dockerfile:1\n\nFROM busybox:1\nENV A=1 \\\n  B=2\nRUN true\n\n'
+  const head = `# syntax=docker/dockerfile:1\n\nFROM ${busyboxImage}\nENV A=1 \\\n  B=2\nRUN true\n\n`
   assert.match(await refused(`${head}ENV C=3\nCOPY none /x\n`), /line 9: COPY failed: [^()]*$/)
   assert.match(await refused(`${head}LABEL a=b\nSTOPSIGNAL nothing\n`), /line 9: .*nothing/i)
   assert.match(await refused(`${head}EXPOSE 99999999\n`), /line 8: /)

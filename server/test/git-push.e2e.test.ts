@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { type GitClient, gitUrl, newGitClient } from './support/peers/git-client.ts'
 import { adminToken } from './support/slipway/slipway.ts'
 import { createApplication, createPlace, hostOf, visit } from './support/slipway/story.ts'
@@ -19,7 +20,7 @@ const open = async (t: TestContext): Promise<{ id: string; host: string; client:
   return { id, host: hostOf(place, 'web'), client }
 }
 
-const broken = { Dockerfile: 'FROM busybox:1\nRUN echo no such luck >&2; exit 3\n' }
+const broken = { Dockerfile: `FROM ${busyboxImage}\nRUN echo no such luck >&2; exit 3\n` }
 
 test('a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and what ran goes on', async (t) => {
   const { id, host, client } = await open(t)

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { deaf } from './support/docker/apps.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, busyboxName, busyboxTag, ensureBusybox } from './support/docker/busybox-image.ts'
 import { containersOf, engine } from './support/docker/docker.ts'
 import {
   challengeOf,
@@ -53,7 +53,7 @@ const createTenant = async (name: string): Promise<Tenant> => {
 before(async () => {
   await ensureBusybox()
   // Loopback is allowed but for one address, where whoever comes is counted.
-  const env = { SLIPWAY_OUTBOUND_ALLOW: '127.0.0.1/32', SLIPWAY_ENGINE_IMAGES: 'busybox' }
+  const env = { SLIPWAY_OUTBOUND_ALLOW: '127.0.0.1/32', SLIPWAY_ENGINE_IMAGES: busyboxName }
   slipway = await prepareSlipway({ env })
   await slipway.start()
   a = await createTenant('aaa')
@@ -115,12 +115,12 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
   before(async () => {
     registry = await startRegistry()
     open.push(registry.close)
-    await registry.publish('busybox:1', 'team/private', '1')
+    await registry.publish(busyboxImage, 'team/private', '1')
   })
 
   test('what one organization has pulled is not there for another, by its tag, by its digest, or with the registry gone', async () => {
     const dying = await startRegistry()
-    await dying.publish('busybox:1', 'team/private', '1')
+    await dying.publish(busyboxImage, 'team/private', '1')
     const own = await addContainer(a, await addRegistry(a, dying.url, login), 'team/private')
     assert.equal(await act(`/container/${own}`, 'deploy'), 'DEPLOYED')
     const [release] = (await send('GET', `/container/${own}/release`)).results
@@ -155,7 +155,7 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
 test('an image that is on the engine under any other name than an official one is nobody’s', async () => {
   const name = `foreign-${made}-${process.pid}`
   const repos = [name, `team/${name}`, `127.0.0.1:9/${name}`]
-  for (const repo of repos) await engine.call('POST', '/images/busybox:1/tag', { query: { repo, tag: '1' } })
+  for (const repo of repos) await engine.call('POST', `/images/${busyboxImage}/tag`, { query: { repo, tag: '1' } })
   try {
     const hub = await send('POST', `/organization/${b.organizationId}/containerRegistry`, {
       name: 'hub',
@@ -167,7 +167,11 @@ test('an image that is on the engine under any other name than an official one i
     for (const image of [name, `team/${name}`]) assert.match(await deployNew(b, hub.id, image), /^DEPLOYMENT_ERROR/)
     const silent = await addRegistry(b, 'http://127.0.0.1:9')
     assert.match(await deployNew(b, silent, name), /^DEPLOYMENT_ERROR/)
-    assert.match(await deployNew(b, hub.id, 'library/busybox'), /^DEPLOYED/, 'an official one stands in')
+    assert.match(
+      await deployNew(b, hub.id, `library/${busyboxName}`, busyboxTag),
+      /^DEPLOYED/,
+      'an official one stands in',
+    )
   } finally {
     for (const repo of repos) await untag(`${repo}:1`)
   }

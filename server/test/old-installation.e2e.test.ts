@@ -1,3 +1,4 @@
+// Runs each night: docs/guides/develop.md says what every run has instead.
 /**
  * The data directory of a version from before, as installations/make.ts kept it: this version migrates it, answers what
  * that one answered, and keeps running what ran.
@@ -44,7 +45,7 @@ const textOf = (revision: string, name: string): string => {
 
 /** Of `busybox:1`, which each machine makes for itself. */
 const busyboxId = async (): Promise<string> =>
-  (await engine.call<{ Id: string }>('GET', `/images/${await ensureBusybox()}/json`)).Id
+  (await engine.call<{ Id: string }>('GET', `/images/${await ensureBusybox('busybox:1')}/json`)).Id
 
 /** Answers the mark that it had. */
 const fill = async (database: TestDatabase, dump: string, ownerId: string): Promise<string> => {
@@ -72,7 +73,12 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
   const before = await fill(database, dumpHere, ownerId)
   const slipway = await prepareSlipway({
     fake,
-    env: { DATABASE_URL: database.connectionString, SLIPWAY_MASTER_KEY_FILE: master },
+    env: {
+      DATABASE_URL: database.connectionString,
+      SLIPWAY_MASTER_KEY_FILE: master,
+      // Its containers are made from this name.
+      SLIPWAY_ENGINE_IMAGES: 'busybox',
+    },
   })
   t.after(async () => {
     await slipway.remove()

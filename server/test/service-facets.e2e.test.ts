@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { page } from './support/docker/apps.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { createApplication, createPlace, deploy, hostOf, settle, visit } from './support/slipway/story.ts'
 import { withSlipway } from './support/slipway/with-slipway.ts'
 import { until } from './support/until.ts'
@@ -33,7 +34,7 @@ test('a domain serves a running service within moments, and no longer once it is
 
 /** A web server that does not hear the request to end. */
 const stubborn = {
-  Dockerfile: `FROM busybox:1\nCMD ["sh", "-c", "trap '' TERM; httpd -f -p 8080"]\n`,
+  Dockerfile: `FROM ${busyboxImage}\nCMD ["sh", "-c", "trap '' TERM; httpd -f -p 8080"]\n`,
 }
 
 test('a program that does not end when it is asked to is ended after its grace period', async () => {

@@ -1,8 +1,10 @@
 // Runs alone: it measures, or takes what the machine has.
+// Runs each night: docs/guides/develop.md says what every run has instead.
 /** A storm over a whole Slipway on a real engine. STORM_SEED repeats one. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { deaf, page } from './support/docker/apps.ts'
+import { busyboxImage } from './support/docker/busybox-image.ts'
 import { containersOf, engine, networksOf, volumesOf } from './support/docker/docker.ts'
 import { rage, type StormPlan, type StormService, stormSeed } from './support/slipway/storm.ts'
 import { assertHistories, assertTrue, type World } from './support/slipway/storm-calm.ts'
@@ -13,7 +15,7 @@ import { until } from './support/until.ts'
 const { slipway, git } = await withSlipway()
 
 const command = (line: string): Record<string, string> => ({
-  Dockerfile: `FROM busybox:1\nCMD ["sh", "-c", "${line}"]\n`,
+  Dockerfile: `FROM ${busyboxImage}\nCMD ["sh", "-c", "${line}"]\n`,
 })
 
 const repository = async (name: string, files: Record<string, string>): Promise<string> => {
@@ -92,7 +94,9 @@ const removeAll = async ({ environmentId }: Place): Promise<void> => {
   assert.deepEqual(await networksOf(environmentId), [])
 }
 
-test('100 deployments, cancels and deletes at random moments over 20 services end in time and in order, and leave what the statuses say', async (t) => {
+const operations = Number(process.env.SLIPWAY_TEST_STORM ?? 100)
+
+test(`${operations} deployments, cancels and deletes at random moments over 20 services end in time and in order, and leave what the statuses say`, async (t) => {
   const seed = stormSeed()
   t.diagnostic(`STORM_SEED=${seed}`)
   const places = [await createPlace(slipway), await createPlace(slipway)]
@@ -101,7 +105,7 @@ test('100 deployments, cancels and deletes at random moments over 20 services en
     send: (method, path, body) => slipway.api(method, path, body),
     environments: places.map((place) => place.environmentId),
     services: await services(),
-    operations: Number(process.env.SLIPWAY_TEST_STORM ?? 60),
+    operations,
     maxPauseMs: 500,
     seed,
   }

@@ -10,7 +10,7 @@ import { delimiter, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { after, before, describe, test } from 'node:test'
 import { findTool } from '../src/builds/tools.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { containersOf, engine } from './support/docker/docker.ts'
 import { withDatabase } from './support/docker/leftovers.ts'
 import { buildImage } from './support/docker/program-image.ts'
@@ -98,7 +98,7 @@ output "slow" {
 /** Writes the word on its page, so that a visit tells what it was given. */
 const reader = {
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'CMD ["sh", "-c", "mkdir -p /www; echo $WORD $TOKEN > /www/index.html; exec httpd -f -p 8080 -h /www"]',
     '',
   ].join('\n'),

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, busyboxName, busyboxTag, ensureBusybox } from './support/docker/busybox-image.ts'
 import { ensureDatabaseImage } from './support/docker/database-image.ts'
 import { containersOf, engine as near, removeContainer } from './support/docker/docker.ts'
 import {
@@ -82,9 +82,9 @@ const begin = async (): Promise<void> => {
     ensureBusybox(),
     ensureDatabaseImage('redis:7'),
   ])
-  await Promise.all([closeFirewall(), ...['busybox:1', 'redis:7'].map((image) => machine.load(image))])
+  await Promise.all([closeFirewall(), ...[busyboxImage, 'redis:7'].map((image) => machine.load(image))])
   if (registryIsMissing === false) registry = await startRegistry({ address: machine.here, engine: machine.engine })
-  await registry?.publish('busybox:1', 'team/busybox', '1')
+  await registry?.publish(busyboxImage, 'team/busybox', '1')
   organizationId = (await send('GET', '/organization')).id
   projectId = (await send('POST', `/organization/${organizationId}/project`, { name: 'both' })).id
   await addRegistry()
@@ -102,7 +102,7 @@ interface Place {
 const port = { internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true, name: 'p8080' }
 const one = { cpu: 200, memory: 64, min_running_instances: 1, max_running_instances: 1, healthchecks: {} }
 const busybox = () =>
-  registry === undefined ? { image_name: 'busybox', tag: '1' } : { image_name: 'team/busybox', tag: '1' }
+  registry === undefined ? { image_name: busyboxName, tag: busyboxTag } : { image_name: 'team/busybox', tag: '1' }
 
 /** An application from git, a container from a registry and a job. */
 const createPlace = async (name: string, on: { cluster_id?: string }): Promise<Place> => {
@@ -187,13 +187,13 @@ const leftThere = async (): Promise<string[]> => {
     ...networks.flatMap(({ Name }) => (own.has(Name) ? [] : [`network ${Name}`])),
     ...(Volumes ?? []).map(({ Name }) => `volume ${Name}`),
     ...images.flatMap(({ Id, RepoTags }) =>
-      (RepoTags ?? []).some((tag) => /^(busybox:1|redis:7)$/.test(tag)) ? [] : [`image ${Id} ${RepoTags}`],
+      (RepoTags ?? []).some((tag) => tag === busyboxImage || tag === 'redis:7') ? [] : [`image ${Id} ${RepoTags}`],
     ),
   ]
 }
 
 const dockerfile = [
-  'FROM busybox:1',
+  `FROM ${busyboxImage}`,
   'COPY index.html /www/index.html',
   'RUN sed -i "s/$/, built/" /www/index.html',
   'CMD ["sh", "-c", "echo the page is served; (httpd -p 9090 -h /www); exec httpd -f -p 8080 -h /www"]',

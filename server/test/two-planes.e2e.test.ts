@@ -1,7 +1,7 @@
 /** Two whole control planes on one PostgreSQL and one engine: both serve, each thing is done once, and one is enough. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxName, busyboxTag, ensureBusybox } from './support/docker/busybox-image.ts'
 import { containersOf, engine, removeContainer } from './support/docker/docker.ts'
 import { countOf, happenedTo, type Planes, send, startPlanes } from './support/planes.ts'
 import type { Json, Slipway } from './support/slipway/slipway.ts'
@@ -32,8 +32,8 @@ const createContainer = (plane: Slipway, { environmentId }: Place, name: string,
   send(plane, 'POST', `/environment/${environmentId}/container`, {
     name,
     registry_id: registryId,
-    image_name: 'busybox',
-    tag: '1',
+    image_name: busyboxName,
+    tag: busyboxTag,
     entrypoint: 'sh',
     arguments: program(name),
     cpu: 100,
@@ -124,7 +124,7 @@ describe('two control planes', () => {
     const sick = await createContainer(first, place, 'sick', { healthchecks: { liveness_probe: liveness } })
     const nightly = await send(second, 'POST', `/environment/${place.environmentId}/job`, {
       name: 'nightly',
-      source: { image: { registry_id: registryId, image_name: 'busybox', tag: '1' } },
+      source: { image: { registry_id: registryId, image_name: busyboxName, tag: busyboxTag } },
       schedule: { cronjob: { scheduled_at: '0 3 1 1 *', entrypoint: 'sh', arguments: ['-c', 'echo done'] } },
       cpu: 100,
       memory: 64,

@@ -10,12 +10,12 @@ import { defaultConnection } from '../src/lib/docker/engine-connection.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import { createDockerRuntime, type DockerRuntime } from '../src/runtimes/docker/docker.ts'
-import { ensureBusybox } from './support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { type OwnEngine, ownEngineIsMissing, startOwnEngine } from './support/docker/own-engine.ts'
 import { mountQuotaDisk } from './support/docker/quota-disk.ts'
 import { createTask, signal } from './support/runtimes/conformance.ts'
 
-const image = 'busybox:1'
+const image = busyboxImage
 
 const open = (host: string | undefined): DockerRuntime =>
   createDockerRuntime({

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { ensureBusybox } from '../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../test/support/docker/busybox-image.ts'
 import { createBuilder } from '../../test/support/docker/one-builder.ts'
 import { startImages, type TestImages } from '../../test/support/docker/organization-images.ts'
 import { createMemoryStore } from '../../test/support/image-store.ts'
@@ -111,7 +111,7 @@ const inspect = (id: string) =>
 const history = async (id: string): Promise<string> => JSON.stringify(await engine.call('GET', `/images/${id}/history`))
 
 test('the same content is built once, also from another repository; a changed file is built', async () => {
-  const files = { Dockerfile: `FROM busybox:1\nCOPY . /app\n# ${newId()}\n`, page: 'one' }
+  const files = { Dockerfile: `FROM ${busyboxImage}\nCOPY . /app\n# ${newId()}\n`, page: 'one' }
   const name = await repository(files)
   const first = await build(name)
   assert.equal(first.skipped, false)
@@ -130,20 +130,20 @@ test('the same content is built once, also from another repository; a changed fi
 })
 
 test('an image that is gone from the engine is built again', async () => {
-  const name = await repository({ Dockerfile: `FROM busybox:1\nLABEL x=${newId()}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nLABEL x=${newId()}\n` })
   const first = await build(name)
   await engine.call('DELETE', `/images/${first.imageId}`, { query: { force: true } })
   assert.equal((await build(name)).skipped, false)
 })
 
 test('two deployments that want the same content at once share one build', async () => {
-  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN echo ${newId()}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN echo ${newId()}\n` })
   const both = await Promise.all([build(name), build(name)])
   assert.deepEqual(both.map(({ skipped }) => skipped).sort(), [false, true])
 })
 
 test('only variables that the Dockerfile declares reach the build, and their values are part of the key', async () => {
-  const dockerfile = `FROM busybox:1\nARG GREETING\nRUN echo "$GREETING" > /greeting; env > /env # ${newId()}\n`
+  const dockerfile = `FROM ${busyboxImage}\nARG GREETING\nRUN echo "$GREETING" > /greeting; env > /env # ${newId()}\n`
   const name = await repository({ Dockerfile: dockerfile })
   const env = { GREETING: 'hello', DATABASE_PASSWORD: 'canary-undeclared' }
   const first = await build(name, { env })
@@ -157,7 +157,7 @@ test('only variables that the Dockerfile declares reach the build, and their val
 test('a broken Dockerfile ends in build_failed with its last lines', async () => {
   const lines = Array.from({ length: 50 }, (_, index) => `echo line-${index};`).join(' ')
   const failing = await fails(
-    build(await repository({ Dockerfile: `FROM busybox:1\nRUN ${lines} exit 3\n` })),
+    build(await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN ${lines} exit 3\n` })),
     'build_failed',
   )
   assert.ok(
@@ -165,21 +165,24 @@ test('a broken Dockerfile ends in build_failed with its last lines', async () =>
     failing.lines.join('|'),
   )
   assert.match(failing.message, /non-zero code: 3/)
-  const unknown = await fails(build(await repository({ Dockerfile: 'FROM busybox:1\nNONSENSE\n' })), 'build_failed')
+  const unknown = await fails(
+    build(await repository({ Dockerfile: `FROM ${busyboxImage}\nNONSENSE\n` })),
+    'build_failed',
+  )
   assert.match(unknown.message, /NONSENSE/i)
   await fails(build(await repository({ Dockerfile: 'FROM no-such.invalid/x:1\n' })), 'build_failed')
-  const stage = await repository({ Dockerfile: 'FROM busybox:1 AS one\n' })
+  const stage = await repository({ Dockerfile: `FROM ${busyboxImage} AS one\n` })
   await fails(build(stage, { targetStage: 'other' }), 'build_failed')
 })
 
 test('an ADD from a git repository is refused before anything is built', async () => {
-  const name = await repository({ Dockerfile: 'FROM busybox:1\nADD git@127.0.0.1:a/b.git /x\n' })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nADD git@127.0.0.1:a/b.git /x\n` })
   assert.match((await fails(build(name), 'build_refused')).message, /ADD .* is the address of a git repository/)
 })
 
 test('a build past its time ends in build_timeout, and no container of it is left', async () => {
   const mark = newId()
-  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN echo begun; sleep 100000 # ${mark}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN echo begun; sleep 100000 # ${mark}\n` })
   const start = performance.now()
   const error = await fails(build(name, { timeoutMs: 3000 }), 'build_timeout')
   assert.ok(performance.now() - start < 10_000)
@@ -189,7 +192,7 @@ test('a build past its time ends in build_timeout, and no container of it is lef
 
 test('an aborted build rejects with the reason, and no container of it is left', async () => {
   const mark = newId()
-  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN sleep 200000 # ${mark}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN sleep 200000 # ${mark}\n` })
   const control = new AbortController()
   const reason = new Error('canceled by the test')
   const running = build(name, {}, control.signal)
@@ -206,7 +209,7 @@ test('an aborted build rejects with the reason, and no container of it is left',
 
 test('paths and links that leave the repository are refused, and missing Dockerfiles are named', async () => {
   const name = await repository({
-    'app/Dockerfile': 'FROM busybox:1\n',
+    'app/Dockerfile': `FROM ${busyboxImage}\n`,
     'app/up': { symlink: '../../etc' },
     abs: { symlink: '/etc' },
     'app/Out': { symlink: '/etc/passwd' },
@@ -224,7 +227,7 @@ test('paths and links that leave the repository are refused, and missing Dockerf
 
 test('the context is the root path without what .dockerignore names and without .git; links stay links', async () => {
   const name = await repository({
-    'app/Dockerfile': `FROM busybox:1\nCOPY . /app\nRUN cd /app && find . | sort | tr '\\n' ' '; readlink link; cat run; ls -l run # ${newId()}\n`,
+    'app/Dockerfile': `FROM ${busyboxImage}\nCOPY . /app\nRUN cd /app && find . | sort | tr '\\n' ' '; readlink link; cat run; ls -l run # ${newId()}\n`,
     'app/.dockerignore': '*.md\nsecret\n!keep.md\n',
     'app/.gitattributes': 'run export-ignore\n',
     'app/a.md': '',
@@ -241,7 +244,7 @@ test('the context is the root path without what .dockerignore names and without 
 })
 
 test('a Dockerfile above the root path or behind a link inside the repository is used', async () => {
-  const text = `FROM busybox:1\nCOPY page /page\nRUN echo from-above-$(cat /page) # ${newId()}\n`
+  const text = `FROM ${busyboxImage}\nCOPY page /page\nRUN echo from-above-$(cat /page) # ${newId()}\n`
   const name = await repository({
     'docker/File': text,
     'app/page': 'p1',
@@ -257,7 +260,7 @@ test('a Dockerfile above the root path or behind a link inside the repository is
 })
 
 test('without the cache the same commit is built again in full', async () => {
-  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN echo built-$((40 + 2)) # ${newId()}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN echo built-$((40 + 2)) # ${newId()}\n` })
   await build(name)
   const again = await build(name, { noCache: true })
   assert.deepEqual([again.skipped, /Using cache/.test(again.log), /built-42/.test(again.log)], [false, false, true])
@@ -267,7 +270,7 @@ test('without the cache the same commit is built again in full', async () => {
 test('the context has the files of submodules, unless they are skipped', async () => {
   const part = await repository({ file: 'from the part' })
   const id = await server.git(part, ['rev-parse', 'main'])
-  const dockerfile = `FROM busybox:1\nCOPY . /context\nRUN cat /context/part/file # ${newId()}\n`
+  const dockerfile = `FROM ${busyboxImage}\nCOPY . /context\nRUN cat /context/part/file # ${newId()}\n`
   const modules = `[submodule "part"]\n\tpath = part\n\turl = ../${part}.git\n`
   const name = await repository({ Dockerfile: dockerfile, '.gitmodules': modules })
   const files = `${await server.git(name, ['ls-tree', 'main'])}\n160000 commit ${id}\tpart\n`
@@ -280,7 +283,7 @@ test('the context has the files of submodules, unless they are skipped', async (
 
 test('secrets are masked in the log and in the error', async () => {
   const secret = 'canary secret+4711'
-  const dockerfile = `FROM busybox:1\nARG TOKEN\nRUN echo "plain $TOKEN"; echo -n "$TOKEN" | base64; echo "error $TOKEN"; exit 1 # ${newId()}\n`
+  const dockerfile = `FROM ${busyboxImage}\nARG TOKEN\nRUN echo "plain $TOKEN"; echo -n "$TOKEN" | base64; echo "error $TOKEN"; exit 1 # ${newId()}\n`
   const name = await repository({ Dockerfile: dockerfile })
   let log = ''
   const request = await requestOf(name, { env: { TOKEN: secret }, hidden: [secret] })
@@ -303,7 +306,7 @@ test('secrets are masked in the log and in the error', async () => {
 
 test('100 MB of output are capped at 2 MB with a line that says so, and the build continues', async () => {
   const name = await repository({
-    Dockerfile: `FROM busybox:1\nRUN yes some-output-of-a-build | head -c 100000000\nRUN echo ${newId()}\n`,
+    Dockerfile: `FROM ${busyboxImage}\nRUN yes some-output-of-a-build | head -c 100000000\nRUN echo ${newId()}\n`,
   })
   const { log, skipped } = await build(name)
   assert.equal(skipped, false)
@@ -312,7 +315,7 @@ test('100 MB of output are capped at 2 MB with a line that says so, and the buil
 })
 
 test('a step that eats memory is ended by the limit', async () => {
-  const name = await repository({ Dockerfile: `FROM busybox:1\nRUN tail /dev/zero # ${newId()}\n` })
+  const name = await repository({ Dockerfile: `FROM ${busyboxImage}\nRUN tail /dev/zero # ${newId()}\n` })
   const start = performance.now()
   const error = await fails(build(name, { memoryMb: 64 }), 'build_failed')
   assert.match(error.message, /137|non-zero/)

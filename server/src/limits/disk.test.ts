@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
 import { test } from 'node:test'
-import { ensureBusybox } from '../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../test/support/docker/busybox-image.ts'
 import { createFakeClock } from '../../test/support/fake-clock.ts'
 import { standIn } from '../../test/support/stand-in.ts'
 import { until } from '../../test/support/until.ts'
@@ -131,11 +131,11 @@ test('images that a Docker engine has under the tags of an organization are what
   })
   for (const tag of tags) {
     const [repo, name] = tag.split(':')
-    await engine.call('POST', '/images/busybox:1/tag', { query: { repo, tag: name } })
+    await engine.call('POST', `/images/${busyboxImage}/tag`, { query: { repo, tag: name } })
   }
   const images = (signal: AbortSignal) =>
     engine.call<ListedImage[]>('GET', '/images/json', { query: { all: true }, signal })
-  const { Size: size } = await engine.call<{ Size: number }>('GET', '/images/busybox:1/json')
+  const { Size: size } = await engine.call<{ Size: number }>('GET', `/images/${busyboxImage}/json`)
   const disk = diskOf({ images, diskGb: 1 })
   // One image under two tags takes its room once.
   assert.equal(await disk.usedGb(organization), Math.round(size / 1e6) / 1000)

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { createServer, request as forward } from 'node:http'
 import { page } from '../support/docker/apps.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { adminToken, type Json, type Slipway } from '../support/slipway/slipway.ts'
 import {
   createApplication,
@@ -22,7 +23,7 @@ import { withScene } from './scene.ts'
 /** A page that begins to listen after some seconds, so that its deployment is long under way. */
 export const slowPage = (text: string, seconds: number): Record<string, string> => ({
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'COPY index.html /www/index.html',
     `CMD ["sh", "-c", "sleep ${seconds}; exec httpd -f -p 8080 -h /www"]`,
     '',

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { deaf, page } from '../support/docker/apps.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { containersOf } from '../support/docker/docker.ts'
 import { startLoad } from '../support/slipway/load.ts'
 import { freePort, type Json } from '../support/slipway/slipway.ts'
@@ -22,7 +23,7 @@ import { addContainer, addRegistry, type Scene, stepSeconds, withScene } from '.
 
 /** An application whose new version is `command` instead of a page. */
 const running = (command: string): Record<string, string> => ({
-  Dockerfile: `FROM busybox:1\nCMD ["sh", "-c", "${command}"]\n`,
+  Dockerfile: `FROM ${busyboxImage}\nCMD ["sh", "-c", "${command}"]\n`,
 })
 
 interface Ending {

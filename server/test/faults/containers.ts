@@ -1,6 +1,7 @@
 /** F7: containers that somebody removes or stops behind our back, and one that cannot live any more. */
 import assert from 'node:assert/strict'
 import { page } from '../support/docker/apps.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { containersOf, engine, removeContainer } from '../support/docker/docker.ts'
 import type { Slipway } from '../support/slipway/slipway.ts'
 import { createApplication, createPlace, deploy, hostOf, type Place, settle, visit } from '../support/slipway/story.ts'
@@ -15,7 +16,7 @@ const noticedMs = 10_000
 /** Lives once: whoever starts the same container again finds it broken. */
 const livesOnce: Record<string, string> = {
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'COPY index.html /www/index.html',
     'CMD ["sh", "-c", "[ ! -e /lived ] && touch /lived && exec httpd -f -p 8080 -h /www"]',
     '',

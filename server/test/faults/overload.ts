@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { page } from '../support/docker/apps.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { containersOf, inspectContainer } from '../support/docker/docker.ts'
 import { adminToken, type Slipway } from '../support/slipway/slipway.ts'
 import { createApplication, createPlace, deploy, settle } from '../support/slipway/story.ts'
@@ -16,7 +17,7 @@ const asks = 20
 
 const flooding = {
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'EXPOSE 8080',
     `CMD ["sh", "-c", "yes ${line} | head -c ${floodBytes}; echo the-end; mkdir /w; exec httpd -f -p 8080 -h /w"]`,
     '',

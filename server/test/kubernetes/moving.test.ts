@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { accessManifest } from '../../src/runtimes/kubernetes/rights.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { login, registryIsMissing, startRegistry } from '../support/docker/registry.ts'
 import type { Json } from '../support/slipway/slipway.ts'
 import { withSlipway } from '../support/slipway/with-slipway.ts'
@@ -20,7 +21,7 @@ const patience = { timeoutMs: 180_000 }
 /** Two ports of one page: hosts need an ingress controller, which the cluster of the tests has not. */
 const site = (text: string): Record<string, string> => ({
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'COPY index.html /www/index.html',
     'USER 10001',
     'CMD ["sh", "-c", "httpd -p 8081 -h /www; exec httpd -f -p 8080 -h /www"]',

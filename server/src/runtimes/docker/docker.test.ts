@@ -1,5 +1,5 @@
 import { after, before, describe } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import { engine } from '../../../test/support/docker/docker.ts'
 import { ensureNodeImage, nodeImage } from '../../../test/support/docker/node-image.ts'
 import { handed, startImages, type TestImages } from '../../../test/support/docker/organization-images.ts'
@@ -8,7 +8,7 @@ import { createLog } from '../../lib/log.ts'
 import { createDockerRuntime } from './docker.ts'
 import { execIn } from './exec.ts'
 
-const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+const shell = (script: string): Program => ({ image: busyboxImage, entrypoint: ['sh', '-c'], arguments: [script] })
 
 const echo = `
 const server = require('dgram').createSocket('udp4').on('message', (bytes, { port, address }) => server.send(bytes, port, address))
@@ -22,7 +22,7 @@ describe('docker runtime', () => {
     await ensureNodeImage()
     images = await startImages()
     const query = { repo: 'slipway-test-conformance', tag: '1' }
-    await engine.call('POST', '/images/busybox:1/tag', { query })
+    await engine.call('POST', `/images/${busyboxImage}/tag`, { query })
   })
   after(async () => {
     await engine.call('DELETE', '/images/slipway-test-conformance:1', { query: { noprune: true } })

@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import { connectEngine } from '../../../test/support/docker/docker.ts'
 import {
   clean,
@@ -15,12 +15,13 @@ import {
   signal,
   until,
 } from '../../../test/support/runtimes/conformance.ts'
+import { patience } from '../../../test/support/until.ts'
 import { newId } from '../../lib/ids.ts'
 import { createLog } from '../../lib/log.ts'
 import { createDockerRuntime } from './docker.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'engine-proxy-'))
-const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
+const httpd = { image: busyboxImage, entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
 
 /** The engine behind a socket of ours, which counts calls and can be cut. */
 const startProxy = async (name: string, silent = false) => {
@@ -104,7 +105,7 @@ describe('the engine is far, silent or gone', () => {
     const begun = performance.now()
     const error = await deploymentError(runtime.ping())
     assert.deepEqual([error.code, error.next], ['engine_unavailable', 'wait'])
-    assert.ok(performance.now() - begun < 3200)
+    assert.ok(performance.now() - begun < 3200 * patience)
     await runtime.close()
     await cut()
   })

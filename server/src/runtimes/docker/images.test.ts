@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import { engine } from '../../../test/support/docker/docker.ts'
 import { startImages, type TestImages } from '../../../test/support/docker/organization-images.ts'
 import { login, type Registry, registryIsMissing, startRegistry, untag } from '../../../test/support/docker/registry.ts'
@@ -25,7 +25,7 @@ import { localName } from './images.ts'
 /** An image unlike any other. */
 const newImage = async (): Promise<string> => {
   const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {
-    body: { Image: 'busybox:1', Cmd: ['httpd', '-f', '-p', '8080'], Labels: { only: newId() } },
+    body: { Image: busyboxImage, Cmd: ['httpd', '-f', '-p', '8080'], Labels: { only: newId() } },
   })
   const query = { container: Id, repo: `images-test-${newId()}`, tag: '1' }
   await engine.call('POST', '/commit', { query })

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import {
   clean,
   createTask,
@@ -21,7 +21,7 @@ import { containerName, networkName } from './describe.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { parseProbe } from './probes/watch.ts'
 
-const httpd = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
+const httpd = { image: busyboxImage, entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
 const failing: Probe = {
   check: { kind: 'exec', command: ['false'] },
   initialDelaySeconds: 0,
@@ -61,7 +61,7 @@ describe('labels of images and of old containers', () => {
     await ensureBusybox()
     engine = createEngine()
     runtime = createDockerRuntime({ ownerId, log: createLog('silent') })
-    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { body: { Image: 'busybox:1' } })
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { body: { Image: busyboxImage } })
     const query = { container: Id, repo: `slipway-test-${newId()}`, tag: '1' }
     image = (await engine.call<{ Id: string }>('POST', '/commit', { query, body: { Labels: evilLabels } })).Id
     await engine.call('DELETE', `/containers/${Id}`)
@@ -104,7 +104,7 @@ describe('labels of images and of old containers', () => {
     }
     const Labels = { ...Object.fromEntries(Object.entries(ids).map(([key, id]) => [`slipway.${key}`, id])), ...more }
     const HostConfig = { NetworkMode: networkName(of.environmentId), RestartPolicy: { Name: 'unless-stopped' } }
-    const body = { Image: 'busybox:1', Cmd: httpd.arguments, Labels, HostConfig }
+    const body = { Image: busyboxImage, Cmd: httpd.arguments, Labels, HostConfig }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
     await engine.call('POST', `/containers/${Id}/start`)
     return Id
@@ -144,7 +144,7 @@ describe('labels of images and of old containers', () => {
     const [instance] = await start(runtime, victim)
     const forged = { ...(await labelsOf(instance!.id)), 'slipway.record': 'x' }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {
-      body: { Image: 'busybox:1', Labels: forged },
+      body: { Image: busyboxImage, Labels: forged },
     })
     try {
       const later = createDockerRuntime({ ownerId, log: createLog('silent') })
@@ -167,7 +167,7 @@ describe('labels of images and of old containers', () => {
   test('ports that containers of others claim are not believed', async () => {
     const Labels = { 'slipway.owner': 'somebody else', 'slipway.ports': evilLabels['slipway.ports'] }
     const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', {
-      body: { Image: 'busybox:1', Labels },
+      body: { Image: busyboxImage, Labels },
     })
     const later = createDockerRuntime({ ownerId, log: createLog('silent') })
     try {

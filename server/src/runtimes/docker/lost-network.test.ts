@@ -1,7 +1,7 @@
 /** Instances that run and cannot be reached, or are not alive: they are replaced if a restart does not help. */
 import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import { engine } from '../../../test/support/docker/docker.ts'
 import {
   clean,
@@ -20,7 +20,7 @@ import { isDown, type RuntimeEvent, type Workload } from '../runtime.ts'
 import { networkName } from './describe.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 
-const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+const shell = (script: string): Program => ({ image: busyboxImage, entrypoint: ['sh', '-c'], arguments: [script] })
 const serve = shell('mkdir -p /w; echo hello > /w/index.html; exec httpd -f -p 8080 -h /w')
 
 describe('instances that cannot be reached', () => {

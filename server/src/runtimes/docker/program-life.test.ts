@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import {
   clean,
   createTask,
@@ -25,7 +25,7 @@ import type { Probe, Workload } from '../runtime.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 import { execIn } from './exec.ts'
 
-const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+const shell = (script: string): Program => ({ image: busyboxImage, entrypoint: ['sh', '-c'], arguments: [script] })
 const tell = (line: string): string[] => ['sh', '-c', `echo ${line} > /proc/1/fd/1`]
 const rest = 'while :; do sleep 0.1; done'
 const left = { path: '/out/left.txt', maxBytes: 100 }

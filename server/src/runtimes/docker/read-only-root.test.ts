@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import {
   clean,
   createTask,
@@ -18,7 +18,7 @@ import { createLog } from '../../lib/log.ts'
 import { Secret } from '../../lib/secret.ts'
 import { createDockerRuntime, type DockerRuntime } from './docker.ts'
 
-const shell = (script: string): Program => ({ image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] })
+const shell = (script: string): Program => ({ image: busyboxImage, entrypoint: ['sh', '-c'], arguments: [script] })
 const files = (...paths: string[]) => new Secret(paths.map((path) => ({ path, content: `of ${path}` })))
 
 describe('a read-only root and labels of owners', () => {

@@ -1,7 +1,7 @@
 /** The owners of new volumes, on the real engine. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
-import { ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../test/support/docker/busybox-image.ts'
 import { engine } from '../../../test/support/docker/docker.ts'
 import { buildImage } from '../../../test/support/docker/program-image.ts'
 import { clean, createTask, signal } from '../../../test/support/runtimes/conformance.ts'
@@ -76,7 +76,7 @@ describe('volumes of programs that are not root', () => {
     const volumes = [{ id: newId(), mountPath: '/data', sizeGb: 4 }]
     const run = async (user: string, script: string): Promise<string[]> => {
       const lines: string[] = []
-      const program = { image: user === 'root' ? 'busybox:1' : image, entrypoint: ['sh', '-c'], arguments: [script] }
+      const program = { image: user === 'root' ? busyboxImage : image, entrypoint: ['sh', '-c'], arguments: [script] }
       await runtime.run(createTask(program, { volumes }), (line) => lines.push(line), signal())
       return lines
     }

@@ -1,9 +1,10 @@
-/** Applications that tests deploy: tiny, on `busybox:1`, each with the one behaviour a test needs. */
+/** Applications that tests deploy: tiny, on busybox (of `ensureBusybox`), each with the one behaviour a test needs. */
+import { busyboxImage } from './busybox-image.ts'
 
 /** An HTTP server of busybox that answers `text` on port 8080. */
 export const page = (text: string): Record<string, string> => ({
   Dockerfile: [
-    'FROM busybox:1',
+    `FROM ${busyboxImage}`,
     'COPY index.html /www/index.html',
     'COPY index.html /www/slow',
     'EXPOSE 8080',
@@ -15,10 +16,10 @@ export const page = (text: string): Record<string, string> => ({
 
 /** Starts and never listens; says `text` first. */
 export const deaf = (text: string): Record<string, string> => ({
-  Dockerfile: ['FROM busybox:1', `CMD ["sh", "-c", "echo ${text}; exec sleep 100000"]`, ''].join('\n'),
+  Dockerfile: [`FROM ${busyboxImage}`, `CMD ["sh", "-c", "echo ${text}; exec sleep 100000"]`, ''].join('\n'),
 })
 
 /** Does not build: its last output line is `reason`. */
 export const broken = (reason: string): Record<string, string> => ({
-  Dockerfile: ['FROM busybox:1', `RUN echo ${reason} && false`, ''].join('\n'),
+  Dockerfile: [`FROM ${busyboxImage}`, `RUN echo ${reason} && false`, ''].join('\n'),
 })

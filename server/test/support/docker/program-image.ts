@@ -1,6 +1,7 @@
 /** Images that a test needs on the engine: busybox and some programs. */
 import assert from 'node:assert/strict'
 import { pack } from 'tar-stream'
+import { busyboxImage } from './busybox-image.ts'
 import { engine } from './docker.ts'
 
 /** Builds an image of busybox and these files in its folder of programs. */
@@ -8,7 +9,7 @@ export const buildImage = async (tag: string, programs: Record<string, string>, 
   const archive = pack()
   archive.entry(
     { name: 'Dockerfile' },
-    `FROM busybox:1\nCOPY programs /usr/local/bin\nENV PATH=/usr/local/bin:/bin\n${command}\n`,
+    `FROM ${busyboxImage}\nCOPY programs /usr/local/bin\nENV PATH=/usr/local/bin:/bin\n${command}\n`,
   )
   for (const [name, text] of Object.entries({ nothing: '', ...programs }))
     archive.entry({ name: `programs/${name}`, mode: 0o755 }, text)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { createServer } from 'node:net'
 import { test } from 'node:test'
-import { ensureBusybox } from '../../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../../test/support/docker/busybox-image.ts'
 import { createWorkload, ignore, signal } from '../../../../test/support/runtimes/conformance.ts'
 import { createEngine } from '../../../lib/docker/docker-engine.ts'
 import { newId } from '../../../lib/ids.ts'
@@ -87,7 +87,7 @@ test('when the engine finds the port taken, another is tried and nothing is left
   const places = createPlaces({ containers, networks: far, addresses: createAddresses(systemClock), ports: racing })
   const hooks = createHooks(engine, systemClock)
   const instances = createInstances({ engine, containers, creator, places, hooks, ownerId, clock: systemClock })
-  const program = { image: 'busybox:1', entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
+  const program = { image: busyboxImage, entrypoint: null, arguments: ['httpd', '-f', '-p', '8080'] }
   const workload = createWorkload(program)
   try {
     const [instance] = await instances.apply(workload, ignore, signal())

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { pack } from 'tar-stream'
-import { ensureBusybox } from '../../../../test/support/docker/busybox-image.ts'
+import { busyboxImage, ensureBusybox } from '../../../../test/support/docker/busybox-image.ts'
 import { engine } from '../../../../test/support/docker/docker.ts'
 import { ensureNodeImage, nodeImage } from '../../../../test/support/docker/node-image.ts'
 import {
@@ -81,7 +81,7 @@ describe('programs that cannot run', () => {
   test('an image without a command, and a volume on a file of the image, are refused with the reason', async () => {
     const bare = await image('FROM scratch\nCOPY a /app/db.sqlite\n', { a: 'a' })
     for (const message of await told(bare)) assert.match(message, /^The image says no command to run: add CMD/)
-    const file = await image('FROM busybox:1\nCOPY a /app/db.sqlite\nCMD ["sleep", "1"]\n', { a: 'a' })
+    const file = await image(`FROM ${busyboxImage}\nCOPY a /app/db.sqlite\nCMD ["sleep", "1"]\n`, { a: 'a' })
     const volumes = [{ id: newId(), mountPath: '/app/db.sqlite', sizeGb: 4 }]
     for (const message of await told(file, { volumes }))
       assert.equal(
@@ -92,7 +92,7 @@ describe('programs that cannot run', () => {
 
   test('a program of another architecture is reported as such, with and without a shell in the image', async () => {
     const app = foreignElf()
-    for (const base of ['scratch', 'busybox:1']) {
+    for (const base of ['scratch', busyboxImage]) {
       const id = await image(`FROM ${base}\nCOPY app /app\nENTRYPOINT ["/app"]\n`, { app })
       for (const message of await told(id))
         assert.match(message, /\/app is built for another CPU architecture: it is for \w+, and the machine.* is \w+\./)
@@ -101,7 +101,7 @@ describe('programs that cannot run', () => {
 
   test('a script with line ends of Windows, without its interpreter or without #! is reported as such', async () => {
     const script = async (text: string) =>
-      told(await image('FROM busybox:1\nCOPY run /usr/bin/run\nCMD ["run"]\n', { run: text }))
+      told(await image(`FROM ${busyboxImage}\nCOPY run /usr/bin/run\nCMD ["run"]\n`, { run: text }))
     for (const message of await script('#!/bin/sh\r\necho hello\r\n'))
       assert.match(message, /first line of the script \/usr\/bin\/run ends in a carriage return/)
     for (const message of await script('#!/bin/bash\necho hello\n'))
@@ -110,7 +110,7 @@ describe('programs that cannot run', () => {
 
   test('a job that fails says what it printed and what its code means', async () => {
     const run = async (script: string) => {
-      const program = { image: 'busybox:1', entrypoint: ['sh', '-c'], arguments: [script] }
+      const program = { image: busyboxImage, entrypoint: ['sh', '-c'], arguments: [script] }
       const lines: string[] = []
       const end = await runtime.run(createTask(program), (line) => lines.push(line), signal())
       return failureOf(end, 64, lines)!.message
