@@ -75,7 +75,14 @@ TEXT
     test) cat <<'TEXT' ;;
 npm test [-- FILE ...]
 
-Runs all tests, or those of the given files. The tests of containers need a Docker engine.
+Runs all tests but what is for the night (npm run test:all), or those of the given files. The tests of
+containers need a Docker engine.
+TEXT
+    test-all) cat <<'TEXT' ;;
+npm run test:all
+
+Runs everything, for each night: what npm test leaves out, all tests in full and with larger numbers, and
+those on a Kubernetes cluster where there is one or one was built. docs/guides/develop.md has the list.
 TEXT
     test-kubernetes) cat <<'TEXT' ;;
 npm run test:kubernetes [-- FILE ... | --keep | --build | --built]

@@ -149,21 +149,38 @@ ready_test_program() {
   (install_packages "$2") || say "$3 are skipped."
 }
 
-# What tests do not need to pass: those that use it are skipped without it, and say so.
-ready_test_programs() {
-  ready_test_program /usr/bin/docker-registry docker-registry 'Tests that pull images'
-  ready_test_program /usr/sbin/sshd openssh-server 'Tests of engines behind SSH'
-  ready_test_program /usr/bin/pebble pebble 'Tests of certificates by ACME'
-  ready_test_program /usr/sbin/named bind9 'Tests of DNS records for certificates'
-  ready_test_program /usr/sbin/nginx nginx-light 'Comparisons of the router with nginx'
-  ready_test_program /usr/sbin/haproxy haproxy 'Comparisons of the router with HAProxy'
-  ready_test_program /usr/bin/chromium chromium 'Tests of the console in a browser'
+# ready_for_test <word of bin/test-plan.ts>: what test files need. Those that use a program of the last eight are skipped
+# without it, and say so.
+ready_for_test() {
+  case $1 in
+    git) ready_git ;;
+    docker)
+      ready_docker
+      ready_busybox
+      ;;
+    # The server that tests start as a process of its own, as its users do.
+    server)
+      ready_server
+      SLIPWAY_TEST_SERVER=$(printf '%s\n' "${server[@]}")
+      export SLIPWAY_TEST_SERVER
+      ;;
+    docker-registry) ready_test_program /usr/bin/docker-registry docker-registry 'Tests that pull images' ;;
+    sshd) ready_test_program /usr/sbin/sshd openssh-server 'Tests of engines behind SSH' ;;
+    pebble) ready_test_program /usr/bin/pebble pebble 'Tests of certificates by ACME' ;;
+    named) ready_test_program /usr/sbin/named bind9 'Tests of DNS records for certificates' ;;
+    nginx) ready_test_program /usr/sbin/nginx nginx-light 'Comparisons of the router with nginx' ;;
+    haproxy) ready_test_program /usr/sbin/haproxy haproxy 'Comparisons of the router with HAProxy' ;;
+    chromium) ready_test_program /usr/bin/chromium chromium 'Tests of the console in a browser' ;;
+    mkfs.xfs) ready_test_program /sbin/mkfs.xfs xfsprogs 'Tests on a disk with quotas' ;;
+    *) fail "bin/ready.sh does not know what tests need by the word $1." ;;
+  esac
 }
 
-# Makes the disk with quotas of the tests that limit volumes; without it they are skipped, and say so.
-ready_xfsprogs() {
-  if [ -x /sbin/mkfs.xfs ] || ! can_install; then return; fi
-  (install_packages xfsprogs) || say 'Tests on a disk with quotas are skipped.'
+# ready_for_tests <files>: all that these need, and nothing else.
+ready_for_tests() {
+  local words word
+  words=$("$node" "$root/bin/test-plan.ts" needs "$@") || exit 1
+  for word in $words; do ready_for_test "$word"; done
 }
 
 engine_answers() { "$node" "$root/bin/engine-answers.ts" >/dev/null 2>&1; }

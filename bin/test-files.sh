@@ -10,7 +10,7 @@ around=()
 # What V8 makes of the sources is kept for the next test process.
 export NODE_COMPILE_CACHE=$root/node_modules/.cache/slipway-tests
 
-# run_files <name> <how many at once> <files>
+# run_files <name> <one | many> <files>
 run_files() {
   [ "$#" -gt 2 ] || return 0
   ${around[@]+"${around[@]}"} "$node" "$root/bin/test-files.ts" "$results" "$@" || status=1
@@ -25,7 +25,7 @@ run_failed_again() {
   before=$(($(count fail) + $(count cancelled)))
   status=0
   printf '\nOnce more, alone: %s\n' "${failed[*]}"
-  run_files again 1 "${failed[@]}"
+  run_files again one "${failed[@]}"
   [ "$status" = 0 ] || return 0
   unsteady=$before
   printf '\nUNSTEADY: %s failed at first and passed alone; its failure is above.\n' "${failed[@]}"

@@ -22,6 +22,7 @@ const commands: [file: string, ...args: string[]][] = [
   ['dev'],
   ['fix'],
   ['test'],
+  ['test-all'],
   ['test-kubernetes'],
   ['check'],
   ['bench'],

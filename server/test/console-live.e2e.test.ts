@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core'
 import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
-import { until } from './support/until.ts'
+import { patience, until } from './support/until.ts'
 
 const skip = browserIsMissing
 let slipway: Slipway
@@ -57,7 +57,7 @@ after(async () => {
 /** A page that counts what it reads, and notices when it was loaded again. */
 const open = async (path: string, page?: Page): Promise<Page> => {
   page ??= await context.newPage()
-  page.setDefaultTimeout(20_000)
+  page.setDefaultTimeout(20_000 * patience)
   await page.goto(slipway.url + path)
   const field = page.getByRole('textbox', { name: 'Token' })
   await page.locator('main h1').or(field).first().waitFor()

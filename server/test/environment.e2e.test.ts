@@ -8,6 +8,7 @@ import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { ensureDatabaseImage } from './support/docker/database-image.ts'
 import { containersOf, engine, networksOf, volumesOf } from './support/docker/docker.ts'
 import { logins, type Registry, registryIsMissing, startRegistry } from './support/docker/registry.ts'
+import { isNight } from './support/nightly.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { createShop, deployShop, publishPrices, publishShop, type ShopArguments } from './support/slipway/shop.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
@@ -21,7 +22,8 @@ let published: Omit<ShopArguments, 'environment'>
 
 before(async () => {
   if (registryIsMissing !== false) return
-  await ensureBusybox()
+  // The base of our examples, for which any will do.
+  await ensureBusybox('busybox:1')
   await ensureDatabaseImage('postgres:16')
   git = await startGitServer()
   registry = await startRegistry()
@@ -139,10 +141,12 @@ test('one deploy brings up the whole shop; it can be stopped, restarted, cloned 
   }
 })
 
-test('a shop goes on over every change of its registry’s password, of every length from 8 to 20', {
+test('a shop goes on over every change of its registry’s password, whatever its length', {
   skip: registryIsMissing,
 }, async () => {
-  const [first, ...others] = logins.map(({ password }) => ({
+  // Each length from 8 to 20 at night; every one of them deploys in images-apart.e2e.test.ts.
+  const tried = logins.filter((_, at) => isNight || at % 6 === 0)
+  const [first, ...others] = tried.map(({ password }) => ({
     ...published,
     environment: 'keys',
     username: 'shop',

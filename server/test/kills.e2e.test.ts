@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
 import { containersOf } from './support/docker/docker.ts'
+import { howMany } from './support/nightly.ts'
 import { type Receiver, startReceiver } from './support/peers/receiver.ts'
 import type { Json } from './support/slipway/slipway.ts'
 import {
@@ -19,7 +20,7 @@ import {
 import { withSlipway } from './support/slipway/with-slipway.ts'
 import { until } from './support/until.ts'
 
-const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 20)
+const kills = howMany(10, 200, 'SLIPWAY_TEST_KILLS')
 const receiver = await startReceiver()
 after(() => receiver.close())
 const { slipway, git } = await withSlipway({ env: { SLIPWAY_WEBHOOK_SCHEDULE: '0,1,1,1,1' } })

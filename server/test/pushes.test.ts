@@ -9,8 +9,9 @@ import { test } from 'node:test'
 import { DeploymentError } from '../src/lib/errors.ts'
 import { signHeaders } from '../src/webhooks/sign.ts'
 import { type Json, newApplication, newPlace, startApi } from './support/api.ts'
+import { howMany } from './support/nightly.ts'
 import { type Delivery, hostNames, pushBody, pushDelivery, sign } from './support/peers/git-hosts.ts'
-import { until } from './support/until.ts'
+import { patience, until } from './support/until.ts'
 
 const api = await startApi({ settings: { limits: undefined, anonymousLimit: 0 } })
 const { call, organizationId, source, database } = api
@@ -112,7 +113,7 @@ test('a push that a git host tells of deploys the head that the repository has, 
     const delivery = pushDelivery(host, { path, after: newCommit(), pusher: 'octo\u0007cat' }, hook.secret)
     const begun = performance.now()
     const answer = await send(hook.path, delivery)
-    assert.ok(performance.now() - begun < 100, `${host} was answered late`)
+    assert.ok(performance.now() - begun < 100 * patience, `${host} was answered late`)
     assert.deepEqual([answer.status, answer.body], [202, { status: 'ACCEPTED', repositories: 1 }], host)
     await judged(services[0], source.head)
     await settled(environmentId)
@@ -161,7 +162,9 @@ test('a bad signature of the host is not saved by a good copy, nor an old one by
   await refuses(hook.path, { body: gitlab, headers }, 401)
 })
 
-test('10,000 garbage bodies do nothing, write a line each, and hold up nobody', async () => {
+const garbageBodies = howMany(2000, 10_000)
+
+test(`${garbageBodies} garbage bodies do nothing, write a line each, and hold up nobody`, async () => {
   const lines: Json[] = []
   const { log } = api.parts
   const warn = log.warn.bind(log)
@@ -174,7 +177,7 @@ test('10,000 garbage bodies do nothing, write a line each, and hold up nobody', 
     let sent = 0
     let judged = 0
     const sender = async (): Promise<void> => {
-      while (sent < 10_000) {
+      while (sent < garbageBodies) {
         sent += 1
         const headers = { 'x-github-event': 'push', 'x-hub-signature-256': `sha256=${'0'.repeat(64)}` }
         const answer = await fetch(api.url + own.path, { method: 'POST', headers, body: `${sent}\r\n${garbage}` })
@@ -193,7 +196,7 @@ test('10,000 garbage bodies do nothing, write a line each, and hold up nobody', 
     await others
     const after = await counts()
     assert.equal(Number(after[0]!.b) - Number(before[0]!.b), 1)
-    assert.ok(judged > 5000, `${judged} were judged, the others sent away`)
+    assert.ok(judged > garbageBodies / 2, `${judged} were judged, the others sent away`)
     assert.equal(lines.length, judged)
     assert.deepEqual([lines[0].gitWebhook, lines[0].reason], [own.id, 'wrong signature'])
     assert.ok(lines.every((line) => !JSON.stringify(line).includes('\\r')))

@@ -2,6 +2,7 @@
 import { test } from 'node:test'
 import { newRegistry } from './cases/container.ts'
 import { newPlace, startApi } from './support/api.ts'
+import { howMany } from './support/nightly.ts'
 import { rage, type StormPlan, type StormService, stormSeed } from './support/slipway/storm.ts'
 import { assertHistories, assertTrue, type World } from './support/slipway/storm-calm.ts'
 
@@ -48,7 +49,9 @@ const world: World = {
   },
 }
 
-test('500 requests at random moments over 20 services end in order, and leave what the statuses say', async (t) => {
+const requests = howMany(150, 500)
+
+test(`${requests} requests at random moments over 20 services end in order, and leave what the statuses say`, async (t) => {
   const seed = stormSeed()
   t.diagnostic(`STORM_SEED=${seed}`)
   const environments: string[] = []
@@ -71,7 +74,7 @@ test('500 requests at random moments over 20 services end in order, and leave wh
         },
       },
     },
-    operations: 500,
+    operations: requests,
     maxPauseMs: 10,
     seed,
   }

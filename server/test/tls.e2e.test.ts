@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { type TestDatabase, testDatabase } from './support/database.ts'
+import { onlyAtNight } from './support/nightly.ts'
 import { startGitServer } from './support/peers/git-server.ts'
 import { bundledServer, freePort, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { refusals, startAcmeGate } from './support/tls/acme-gate.ts'
@@ -215,7 +216,7 @@ const ordersFor = async (host: string): Promise<number> =>
   (await database.query('select 1 from certificate_order where host = $1', [host])).length
 
 test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the old certificate serving, and is told', {
-  skip: withoutPebble,
+  skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'www.shop.localhost'
   const { serial } = await askTls(host)
@@ -243,7 +244,7 @@ test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the
 })
 
 test('an order whose last answer was lost is gone on with, and no second one is made', {
-  skip: withoutPebble,
+  skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'www.shop.localhost'
   const { serial } = await askTls(host)
@@ -259,7 +260,7 @@ test('an order whose last answer was lost is gone on with, and no second one is 
 })
 
 test('a CA that does not answer leaves the old certificate serving, and the status says why', {
-  skip: withoutPebble,
+  skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'www.shop.localhost'
   const { serial } = await askTls(host)
@@ -275,7 +276,7 @@ test('a CA that does not answer leaves the old certificate serving, and the stat
 })
 
 test('a control plane that is killed in the middle of an order gets the certificate after its next start', {
-  skip: withoutPebble,
+  skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'late.shop.localhost'
   await send('POST', `/application/${service.id}/customDomain`, { domain: host, generate_certificate: true })
@@ -290,7 +291,7 @@ test('a control plane that is killed in the middle of an order gets the certific
   assert.ok(count <= 2, `${count} orders`)
 })
 
-test('a CA that asks over TLS-ALPN-01 issues too', { skip: withoutPebble }, async () => {
+test('a CA that asks over TLS-ALPN-01 issues too', { skip: withoutPebble || onlyAtNight }, async () => {
   const host = 'alpn.shop.localhost'
   await slipway.kill('SIGKILL')
   writeFileSync(join(slipway.dataDir, 'slipway.env'), 'SLIPWAY_ACME_CHALLENGE=tls-alpn-01\n')

@@ -1,3 +1,4 @@
+// Runs each night: docs/guides/develop.md says what every run has instead.
 /** Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers go on. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'

@@ -1,3 +1,4 @@
+// Runs each night: docs/guides/develop.md says what every run has instead.
 /**
  * One certificate for all names below the operator's domain: a whole control plane, a real ACME server, and a real name
  * server whose zone a key may change. It is killed while it waits, and its key is taken away.

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import type { Json } from '../support/api.ts'
+import { howMany } from '../support/nightly.ts'
 import { prepareSlipway } from '../support/slipway/slipway.ts'
 import { isSettled } from '../support/slipway/story.ts'
 import { until } from '../support/until.ts'
@@ -12,7 +13,7 @@ import { registerCluster } from './cluster/place.ts'
 import { outsideAddress, startNodeRegistry } from './cluster/registry.ts'
 import { host, openCluster, ownNode, port, revokeAccess } from './cluster/scene.ts'
 
-const kills = Number(process.env.SLIPWAY_TEST_KILLS ?? 3)
+const kills = howMany(3, 20, 'SLIPWAY_TEST_KILLS')
 const patience = { timeoutMs: 120_000 }
 const skip = ownNode === undefined && 'it needs the cluster of the tests, whose node pulls from a registry here'
 

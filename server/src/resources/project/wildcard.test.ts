@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { patience } from '../../../test/support/until.ts'
 import { fitsWildcard } from './wildcard.ts'
 
 const cases: [pattern: string, name: string, fits: boolean][] = [
@@ -25,5 +26,5 @@ for (const [pattern, name, fits] of cases)
 test('a hostile pattern is judged at once', () => {
   const began = performance.now()
   assert.equal(fitsWildcard('*a'.repeat(127), 'a'.repeat(126) + 'b'.repeat(128)), false)
-  assert.ok(performance.now() - began < 100)
+  assert.ok(performance.now() - began < 100 * patience)
 })

@@ -8,10 +8,11 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
+import { howMany } from '../../../test/support/nightly.ts'
 import { ask, freePort, openInside, route } from '../../../test/support/router/parts.ts'
 import { isInstalled, type PeerName, startPeer } from '../../../test/support/router/peers.ts'
 
-const cases = 10_000
+const cases = howMany(3000, 10_000)
 const seed = 20_261_123
 const atOnce = 500
 /** Longer than any machine needs: nothing else closes a connection that waits for bytes. */

@@ -4,11 +4,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { onlyAtNight } from '../../../test/support/nightly.ts'
 
 const files = ['../control/process.test.ts', '../table/switch.test.ts', '../tls/tls.test.ts']
 
 for (const file of files)
-  test(`${file} passes with two processes`, async () => {
+  test(`${file} passes with two processes`, { skip: file.includes('switch') ? false : onlyAtNight }, async () => {
     const { NODE_TEST_CONTEXT: _, ...env } = process.env
     const child = spawn(process.execPath, ['--test', fileURLToPath(new URL(file, import.meta.url))], {
       env: { ...env, TEST_ROUTER_PROCESSES: '2' },
