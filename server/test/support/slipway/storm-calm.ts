@@ -1,7 +1,7 @@
 /** What must be true of a storm once it is over. */
 import assert from 'node:assert/strict'
 import type { Json } from '../api.ts'
-import { until } from '../until.ts'
+import { patience, until } from '../until.ts'
 import type { Storm, StormPlan } from './storm.ts'
 import type { QueueWatch, Send } from './storm-watch.ts'
 
@@ -39,7 +39,9 @@ const assertOrder = (watch: QueueWatch, history: readonly Json[]): void => {
   assert.deepEqual(ends, ends.toSorted(), 'deployments ran in the order that the queue showed')
 }
 
-const assertDeadlines = ({ watches, cancels }: Storm, { deploymentMs, cancelMs }: Deadlines): void => {
+const assertDeadlines = ({ watches, cancels }: Storm, deadlines: Deadlines): void => {
+  const deploymentMs = deadlines.deploymentMs * patience
+  const cancelMs = deadlines.cancelMs * patience
   const all = new Map(watches.flatMap(({ seen }) => [...seen]))
   for (const one of all.values())
     if (one.headAt !== null) {
