@@ -12,6 +12,7 @@ import { findTool } from '../src/builds/tools.ts'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { containersOf, engine, networksOf } from './support/docker/docker.ts'
 import { withDatabase } from './support/docker/leftovers.ts'
+import { onlyAtNight } from './support/nightly.ts'
 import { kubeconfigOf, startCluster, type TestCluster } from './support/peers/kubernetes.ts'
 import { type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { until } from './support/until.ts'
@@ -145,7 +146,9 @@ test('a cluster is planned, refused by its provider, made, changed, stopped, sta
   assert.deepEqual([await containersOf(id), await networksOf(id)], [[], []])
 })
 
-test('a kill -9 in the middle of an apply loses nothing, and the tool has run once', async () => {
+test('a kill -9 in the middle of an apply loses nothing, and the tool has run once', {
+  skip: onlyAtNight,
+}, async () => {
   const { id, path, log, ended } = await newCluster('AKIA-SLOW')
   await send('POST', `${path}/deploy`)
   await until(async () => /the provider is slow/.test(await log()), { timeoutMs: 90_000, what: 'the slow one' })
