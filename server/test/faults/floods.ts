@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { hashSync } from 'bcryptjs'
 import { page } from '../support/docker/apps.ts'
+import { busyboxImage } from '../support/docker/busybox-image.ts'
 import { createAuthority } from '../support/peers/certificates.ts'
 import type { Json, Slipway } from '../support/slipway/slipway.ts'
 import { createApplication, createPlace, deploy, isSettled, type Place, settle } from '../support/slipway/story.ts'
@@ -126,7 +127,7 @@ const json = 'application/json'
 
 /** Prints as fast as its fifth of a processor allows. */
 const chatty = (): Record<string, string> => ({
-  Dockerfile: ['FROM busybox:1', `CMD ["yes", "${'a line of a log '.repeat(6)}"]`, ''].join('\n'),
+  Dockerfile: [`FROM ${busyboxImage}`, `CMD ["yes", "${'a line of a log '.repeat(6)}"]`, ''].join('\n'),
 })
 
 /** Forty clients that follow the log of a service which prints without end. */
