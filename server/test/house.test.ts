@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
 import test from 'node:test'
+import { strangeIn } from './support/plain-words.ts'
 import {
   codeOnly,
   functionSizes,
@@ -245,33 +246,6 @@ hold(
     good: [bad('server/src/x.test.ts', "await until(() => done, { what: 'it' })")],
   },
 )
-
-/** What reads as translated, and what a native would write. Few, so that a hit is nearly always right. */
-const phrases: [RegExp, string][] = [
-  [/(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b)/i, 'is not a …'],
-  [/\bthere twice\b|\btwice here\b/i, 'is a duplicate'],
-  [/\b(?:is|are) not there\b/i, 'does not exist'],
-  [/\bstands? (?:in|at|here|there)\b|\bas (?:it|they) stands?\b/i, 'is in'],
-  [/\bholds? no\b/i, 'has no'],
-  [/, for (?:it|there|they) (?:is|are|has|have|needs?|runs?)\b/i, 'because'],
-  [/\bfrom the [a-z]+(?: [a-z]+)? on\b/i, 'starting with'],
-  [/\bis tried again\b/i, 'retrying'],
-  [/\bby its name\b/i, 'by name'],
-  [/\bnobody['’]s\b/i, 'belongs to nobody'],
-  [/\b(?:tells?|told) of\b/i, 'lists, reports'],
-  [/\bcannot be had\b/i, 'is not available'],
-  [/\bnot admit\b/i, 'rejects'],
-  [
-    /\b(?:cancell(?:ed|ing)|honour|neighbour|behaviour|catalogue|[a-z]+(?:ali|roni)s(?:e|ed|ing)\b)/i,
-    'American spelling',
-  ],
-]
-
-const strangeIn = (path: string, text: string): string[] =>
-  phrases.flatMap(([pattern, better]) => {
-    const found = text.match(pattern)
-    return found === null ? [] : [`${path}: "${found[0].trim()}" (${better}) in: ${text.slice(0, 120)}`]
-  })
 
 hold(
   'what users read is plain English',

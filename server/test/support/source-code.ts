@@ -42,6 +42,37 @@ const anyToken = new RegExp(`${template.source}|${flat.source}`, 'g')
 export const stringsOf = (text: string): string[] =>
   [...text.matchAll(anyToken)].map(([found]) => found).filter((found) => /^['"`]/.test(found))
 
+/** The comments of a source without their marks; `//` on lines that follow each other are one comment. */
+export const commentsOf = (text: string): string[] => {
+  const comments: string[] = []
+  let end = -1
+  for (const { 0: found, index } of text.matchAll(anyToken)) {
+    if (!/^\/[/*]/.test(found)) continue
+    const follows = found.startsWith('//') && end >= 0 && /^\n[ \t]*$/.test(text.slice(end, index))
+    const words = found.replace(/^\/(?:\/|\*+)|\*\/$/g, '').replaceAll(/^[ \t]*\*(?: |$)/gm, '')
+    if (follows) comments.push(`${comments.pop()} ${words}`)
+    else comments.push(words)
+    end = found.startsWith('//') ? index + found.length : -1
+  }
+  return comments.map((words) => words.trim())
+}
+
+const testTitle =
+  /\b(?:test|it|describe|hold)(?:\.\w+)?\(\s*('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\[\s\S]|[^`\\])*`)/g
+
+/** The titles of the tests in a source. */
+export const testTitlesOf = (text: string): string[] =>
+  [...withoutComments(text).matchAll(testTitle)].map(([, title = '']) => title.slice(1, -1))
+
+/** What a page of the console shows: its strings of several words, and what is between its tags. */
+export const shownTextsOf = (text: string): string[] => {
+  const between = [...withoutComments(text).matchAll(/[>}]([^<>{}()=;]*\w\s+\w[^<>{}()=;]*)[<{]/g)]
+  return stringsOf(text)
+    .filter((found) => found.includes(' '))
+    .map((found) => found.slice(1, -1))
+    .concat(between.map(([, words = '']) => words))
+}
+
 export interface Import {
   from: string
   isTypeOnly: boolean
