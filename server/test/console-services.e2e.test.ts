@@ -363,7 +363,7 @@ test('the way back is in the notice of a failure, on its deployment and on its s
   await page.keyboard.press('Escape')
   await page.setViewportSize({ width: 390, height: 800 })
   await goTo(`/s/container/${ids[1]}/overview`)
-  await note.getByText('What ran before still serves').waitFor()
+  await note.getByText('The previous version is still running').waitFor()
   await note.getByRole('button', { name: /^Roll back to .*serve:1$/ }).waitFor()
   await hasNoBarriers('a failed service')
   assert.equal(await isWide(), false, 'a failed service is wider than a phone')

@@ -173,7 +173,7 @@ step('what is wrong with a new version is said first, and the earlier one is one
   await hasNoBarriers(page, 'an environment with a failure')
   await page.locator('.note.bad').getByRole('link', { name: 'See the deployment' }).click()
   await shows(page, 'the disk of the baker is full')
-  await page.locator('.note.bad', { hasText: 'What ran before still serves' }).waitFor()
+  await page.locator('.note.bad', { hasText: 'The previous version is still running' }).waitFor()
   await hasNoBarriers(page, 'a failed deployment')
 
   await git.commit('shop', talking('second'), 'Say second')

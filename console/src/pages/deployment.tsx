@@ -150,8 +150,8 @@ export const Deployment = () => {
             {isFailed ? (
               <div className="note bad">
                 <div role="alert">
-                  <strong>It failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>
-                  {stillServes(rows, row, statuses) ? ' What ran before still serves.' : null}
+                  <strong>Failed.</strong> <span className="wrap">{problems[0] ?? 'The log below says why.'}</span>
+                  {stillServes(rows, row, statuses) ? ' The previous version is still running.' : null}
                 </div>
                 {rows[0] === row && environment.data !== undefined ? (
                   <RollBack

@@ -108,8 +108,7 @@ const unsigned = (): ApiError =>
     'The signature is not valid: check the secret of this webhook at the git host.',
   )
 
-const repeated = (): ApiError =>
-  new ApiError(409, 'delivery_repeated', 'This delivery was accepted before: it is not accepted again.')
+const repeated = (): ApiError => new ApiError(409, 'delivery_repeated', 'This delivery has already been accepted.')
 
 const unreadable = (): ApiError =>
   new ApiError(400, 'invalid_request', 'The body is not that of a push event: send JSON, or a form with a payload.')

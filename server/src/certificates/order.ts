@@ -208,10 +208,7 @@ export const renewalAt = (notBefore: Date, notAfter: Date, random: number): Date
 
 const take = async (parts: OrderParts, wanted: Wanted, url: string, signal: AbortSignal): Promise<void> => {
   const wrong = (why: string): Unfinished =>
-    new Unfinished(
-      { code: 'certificate', message: `The certificate that came cannot be served: ${why}.` },
-      { isOver: true },
-    )
+    new Unfinished({ code: 'certificate', message: `The issued certificate cannot be used: ${why}.` }, { isOver: true })
   if (wanted.orderKey === null) throw wrong('its key was lost')
   const chain = await parts.authority.certificate(url, signal)
   const key = await openKey(parts, wanted)

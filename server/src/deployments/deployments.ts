@@ -175,8 +175,8 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
    */
   environment?(spec: Kept, secrets: Readonly<Record<string, string>>): Record<string, string>
   /**
-   * For kinds made by a module: the variables for other services, from the module's outputs by name. Throws a
-   * `DeploymentError` for invalid ones.
+   * Module-backed kinds: maps module outputs to the variables that other services of the environment get. Throws a
+   * `DeploymentError` for an output that cannot be used.
    */
   told?(source: Extract<Source, { from: 'module' }>, values: Readonly<Record<string, string>>): Output[]
   /** Files in addition to those of the variables, made from the row and its own sealed fields. */

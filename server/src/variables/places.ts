@@ -172,7 +172,7 @@ const builtInValuesOf = (row: ServiceRow, outsideHost: string, opened: Record<st
   )
 }
 
-/** Whether run outputs replace the service's own variables. */
+/** True if run outputs replace the service's own variables. */
 const isMade = ({ built_in: told }: ServiceRow): boolean =>
   Object.values(told ?? {}).some(({ output }) => output !== undefined)
 

@@ -137,7 +137,12 @@ const Locking = ({ cluster, onClose }: Pick<ClusterProps, 'cluster'> & { onClose
         hint: 'Until it is unlocked it is not deployed, upgraded or deleted.',
         isRequired: true,
       },
-      { at: '/ttl_in_days', label: 'For how many days', kind: 'number', hint: 'Empty: until somebody unlocks it.' },
+      {
+        at: '/ttl_in_days',
+        label: 'For how many days',
+        kind: 'number',
+        hint: 'Leave empty to keep it locked until someone unlocks it.',
+      },
     ]}
     changed={changed}
     onClose={onClose}
@@ -179,9 +184,7 @@ const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
     return may('deploy') && !/DELET|CANCELING/.test(state) ? (
       <Plain
         isBusy={act.isPending}
-        onClick={() =>
-          act.mutate({ path: `${base}/stop`, said: `What goes on with ${cluster.name} is being canceled.` })
-        }
+        onClick={() => act.mutate({ path: `${base}/stop`, said: `Canceling the current action on ${cluster.name}.` })}
       >
         Cancel
       </Plain>

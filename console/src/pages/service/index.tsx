@@ -55,7 +55,7 @@ const FailureNote = ({ service, status }: { service: read.Service; status: read.
         <strong>{isBusy(status.state) ? 'Before this deployment:' : 'It needs attention.'}</strong>{' '}
         <span className="wrap">{status.error?.message}</span>{' '}
         {/^(BUILD|DEPLOYMENT|RESTART)_ERROR$/.test(status.state) && status.running_state === 'RUNNING'
-          ? 'What ran before still serves. '
+          ? 'The previous version is still running. '
           : null}
         <DeploymentLink environmentId={environmentId} executionId={status.execution_id} />
       </div>

@@ -25,7 +25,7 @@ const maxRefs = 200
 
 const commandIn = (line: string): Command => {
   const [, from, to, name] = /^([0-9a-f]{40}) ([0-9a-f]{40}) (.+?)\n?$/s.exec(line) ?? []
-  if (from === undefined || to === undefined || name === undefined) throw badRequest('The request is not one of git.')
+  if (from === undefined || to === undefined || name === undefined) throw badRequest('This is not a Git request.')
   return { from, to, name }
 }
 

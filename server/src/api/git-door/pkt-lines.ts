@@ -13,7 +13,7 @@ export const pktLine = (text: string | Buffer): Buffer => {
   return Buffer.concat([Buffer.from(digits(bytes.length)), bytes])
 }
 
-const invalid = () => badRequest('The request is not one of git.')
+const invalid = () => badRequest('This is not a Git request.')
 
 /** The beginning of a push: its lines up to the flush; `rest` is the remaining stream. */
 export const readLines = async (

@@ -55,7 +55,7 @@ AC | /ports/*/external_port | port of the router | port of the LoadBalancer |
 AC | /ports/*/public_path | prefix at the router | path of the Ingress or HTTPRoute |
 AC | /ports/*/public_path_rewrite | prefix that the program sees | URLRewrite of the HTTPRoute; refused without a gateway, unless it is the public_path | path-rewrites
 ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
-ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. To ask for one where nobody orders any, and to bring one, gets a 400 |
+ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. Requesting or uploading a certificate where the ingress orders none is a 400 |
 AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the StorageClass of the cluster's advanced setting storageclass.fast_ssd, else of its default. A deploy lets it grow where that class allows it; it never shrinks | volumes
 ACJ | /arguments /entrypoint /schedule/on_start… /schedule/on_stop… /schedule/on_delete… | command of the container | command and args of the container |
 J | /schedule/cronjob/arguments /schedule/cronjob/entrypoint | command of the container | command and args of the container |

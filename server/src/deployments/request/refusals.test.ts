@@ -23,7 +23,7 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
     [{ ports: [port('GRPC')] }, /does not publish gRPC ports/],
     [{ ports: [{ ...port('HTTP'), publicPath: '/a', publicPathRewrite: '/' }] }, /does not rewrite paths/],
     [{ ports: [{ ...port('HTTP'), publicPath: '/a', publicPathRewrite: '/a' }] }, null],
-    [{ ports: [port('HTTP')], ingress: { 'network.ingress.enable_cors': true } }, /advanced settings of the network/],
+    [{ ports: [port('HTTP')], ingress: { 'network.ingress.enable_cors': true } }, /advanced network settings/],
     [{ ingress: { 'network.ingress.enable_cors': true } }, null],
     [{ scaling: { min: 0, max: 2, cpuPercent: 60, sleeps: true } }, /does not let services sleep/],
     [{ scaling: { min: 1, max: 2, cpuPercent: 60, sleeps: false } }, null],

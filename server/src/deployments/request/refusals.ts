@@ -69,7 +69,7 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   },
   apps: {
     isNeeded: ({ app }) => app !== undefined,
-    what: 'has no Argo CD, which the service is for',
+    what: 'has no Argo CD, which this service needs',
   },
   charts: {
     isNeeded: ({ chart }) => chart !== undefined,
@@ -88,7 +88,7 @@ const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   },
   'network-settings': {
     isNeeded: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
-    what: "does not act on a service's advanced settings of the network, but the service changes some",
+    what: 'does not support advanced network settings, but this service sets some',
   },
   'sticky-sessions': {
     isNeeded: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,

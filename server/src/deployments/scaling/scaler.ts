@@ -123,8 +123,8 @@ export const startScaler = (
     if (wish === awake && service.scale === 0 && service.together) await wakeOthers(service)
     if (service.busy) return again(serviceId, wish)
     if (!(await resize(parts, cluster, service, next!, signal))) return undefined
-    if (service.scale === 0) log.info({ serviceId }, 'asked for: the service is awake')
-    else if (next === 0) log.info({ serviceId }, 'nobody has asked for it: the service sleeps')
+    if (service.scale === 0) log.info({ serviceId }, 'woken by a request')
+    else if (next === 0) log.info({ serviceId }, 'idle: scaled to zero')
     else await tell(parts, service, next!)
     return undefined
   }
@@ -191,7 +191,7 @@ export const startScaler = (
     name: 'sleep',
     periodMs: lookEveryMs(sleepAfterMs, longestLookMs),
     waits: true,
-    failed: 'services that nobody asks for stay awake for now',
+    failed: 'scaling to zero is paused',
     run: () => (sleepAfterMs === 0 ? Promise.resolve() : lookForIdle()),
   })
   const load = createLoop(parts, {

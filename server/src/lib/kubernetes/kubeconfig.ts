@@ -101,7 +101,7 @@ const contextOf = (fields: Fields): Fields => {
 
 const fileOf = (instead: string): string =>
   `names a file, which this server does not have: put its content into \`${instead}\` (${flatten})`
-const impersonates = 'must not act as somebody else (`as`): give the credentials of who it is to be'
+const impersonates = "must not use impersonation (`as`): use that user's own credentials"
 
 /** Why a field makes a kubeconfig unusable. */
 const refusedOfCluster: Record<string, string> = {

@@ -257,7 +257,7 @@ test('an app takes no other namespace, no object of others and no login of other
     ['repository', 'https://GitLab.com/example/apps/'],
   ] as const) {
     keep(type, at)
-    assert.match((await failed(path)).error.message, /has a login of its own for this repository/)
+    assert.match((await failed(path)).error.message, /already has credentials for this repository/)
     assert.equal(named(app, 'Application'), undefined)
   }
   keep('repo-creds', 'https://gitlab.com/example', { 'slipway.shared': 'true' })

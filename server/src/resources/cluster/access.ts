@@ -66,10 +66,10 @@ const readKubeconfig = async (context: KubeconfigContext): Promise<string> => {
   const { db, node, principal, query } = context
   if (query.read_only === true)
     throw badRequest(
-      'A read-only kubeconfig is not possible: this server answers the one that was set, with its rights.',
+      'Read-only kubeconfigs are not supported: this server returns the kubeconfig as you set it, with its rights.',
     )
   if (query.with_token_from_cli === true)
-    throw badRequest('A token from the command line is not possible: this server answers the kubeconfig that was set.')
+    throw badRequest('CLI tokens are not supported: this server returns the kubeconfig as you set it.')
   const text = (await registeredIn(context)) ?? (await recordedIn(context))
   const audit = auditOf(context, 'UPDATE', auditTarget, placeOf(node), null)
   await writeAudit(db, principal.organizationId, node, { ...audit, eventType: 'EXPORT' })

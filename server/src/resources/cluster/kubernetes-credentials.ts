@@ -23,7 +23,7 @@ export const kubernetesFields = {
   [field]: Maybe({
     ...Secret(longestKubeconfig),
     description:
-      'The Kubernetes cluster of clusters with these credentials, as YAML or JSON: one server with https, and a token or a client certificate inline. The connection and its rights are tested before it is stored; empty removes it. Nothing can be deployed to Kubernetes yet.',
+      'Kubeconfig of the clusters that use these credentials, as YAML or JSON: one server with https, and a token or a client certificate inline. The connection and its rights are tested before it is stored; empty removes it.',
   }),
 }
 

@@ -150,14 +150,16 @@ const Gateway = Type.Object(
 const Ingress = Type.Object(
   {
     class_name: Maybe(Nullable(ObjectName(), { description: 'IngressClass; null: the default of the cluster.' })),
-    annotations: Annotations('Of every Ingress.'),
+    annotations: Annotations('Annotations for every Ingress.'),
     grpc_annotations: Annotations(
-      'Of Ingresses that lead to gRPC ports, by which the controller knows that; null: public gRPC ports are not deployed.',
+      'Annotations for Ingresses of gRPC ports. Null: services with public gRPC ports are refused.',
     ),
     sticky_session_annotations: Annotations(
-      'Of Ingresses of services with sticky sessions, by which the controller keeps a client with one instance; null: such services are not deployed.',
+      'Annotations for Ingresses of services with sticky sessions, which make the controller keep a client with one instance. Null: such services are refused.',
     ),
-    load_balancer_annotations: Annotations('Of the Services of the type LoadBalancer for public TCP and UDP ports.'),
+    load_balancer_annotations: Annotations(
+      'Annotations for the Services of the type LoadBalancer of public TCP and UDP ports.',
+    ),
     issuer: Maybe(
       Nullable(ObjectName(), {
         description: 'ClusterIssuer of cert-manager, which orders a certificate for each host.',

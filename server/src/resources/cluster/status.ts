@@ -142,7 +142,7 @@ const noRuntime = (spec: Spec): ApiError => {
   return badRequest(
     spec.kubernetes === 'PARTIALLY_MANAGED'
       ? 'This version of the server cannot deploy to clusters that are managed in part: use a cluster that is a Docker engine.'
-      : 'This version of the server has no runtime for Kubernetes and cannot deploy to this cluster: give it the credentials of a Docker engine, or use a cluster that is one.',
+      : 'This cluster has no credentials that this server can use: add a kubeconfig or the credentials of a Docker engine.',
   )
 }
 

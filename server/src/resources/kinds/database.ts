@@ -138,8 +138,8 @@ const builtInValuesOf = (id: string, type: string, ports: readonly Port[]): Spec
 }
 
 /**
- * Where clients connect: on the environment's network or, if it is public, on this machine. While a Kubernetes
- * cluster's load balancer has no address, the internal address is returned.
+ * Where clients connect: on the environment's network or, if it is public, at its public host. While the load balancer
+ * of a Kubernetes cluster has no address, the internal address is returned.
  */
 const addressOf = (id: unknown, { type, ports }: Pick<DatabaseSpec, 'type' | 'ports'>, outsideHost: string | null) => {
   const outside = publishedPortOf(ports)
@@ -318,8 +318,7 @@ const readTold = async ({ db, node, parts, principal }: Pick<Context, 'db' | 'no
   )
   const all = new Map(rows.map((row) => [row.name, row]))
   const word = all.get('PASSWORD')
-  if (word === undefined)
-    throw conflict('not_deployed', 'The module of this database has told no credentials yet: deploy it first.')
+  if (word === undefined) throw conflict('not_deployed', 'This database has no credentials yet: deploy it first.')
   const place = { table: 'service_output', row: word.id, column: 'sealed' }
   const password = await parts.sealer.open(principal.organizationId, place, word.sealed!)
   const open = (name: string): string => all.get(name)?.value ?? ''

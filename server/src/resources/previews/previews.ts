@@ -44,7 +44,7 @@ const calm = 300
 
 const fork = 'It comes from a fork: its author would get the secrets of this environment.'
 const gone = 'Its environment was deleted.'
-const overdue = 'Nobody has pushed to it for so long that its time was over.'
+const overdue = 'Expired: no push within SLIPWAY_PREVIEW_HOURS.'
 
 /** The next step, with the seconds until the next check; null: nothing is left to do. */
 type Step = number | null

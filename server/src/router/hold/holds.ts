@@ -117,8 +117,9 @@ const counted: Measure = { has: ({ held }) => held.size, of: () => 1 }
 const weighed: Measure = { has: ({ bytes }) => bytes, of: ({ bytes }) => bytes }
 
 /**
- * Which crowd makes room for one more of `crowd`: the largest one of the party that has the most, if that still leaves
- * the party as much as the newcomer's party will have. Likewise among crowds of one party. Null: none.
+ * The group that gives up a waiting request for one more of `crowd`: the largest group of the party that has the most,
+ * unless that party would then have less than the other one. Within one party, groups are compared in the same way.
+ * Null: none.
  */
 const giverFor = (
   crowds: ReadonlyMap<string, Crowd>,

@@ -77,7 +77,7 @@ export const createReady = ({ objects, logs, clock }: ReadyParts) => {
       const { message, ...verdict } = last.verdict
       return explain({ ...verdict, message: `The service did not become ready ${within}. ${message}` })
     }
-    const message = `The service did not become ready ${within}: it was waited for ${awaited(workload)}.`
+    const message = `The service did not become ready ${within} while waiting for ${awaited(workload)}.`
     const pod = [...(view?.pods?.values() ?? [])].find((each) => isOf(each, workload.revision) && !isReady(each))
     return explain({ code: 'not_ready', message, isFinal: true, pod: pod ?? null })
   }

@@ -135,7 +135,7 @@ test('the reason why a version waits is reported at once, and is the error when 
   const deaf = await deploymentError(roll(createWorkload(program, { readyTimeoutMs: 600 })))
   assert.deepEqual(
     [deaf.code, deaf.message],
-    ['not_ready', 'The service did not become ready within 0.6 s: it was waited for TCP port 8080.'],
+    ['not_ready', 'The service did not become ready within 0.6 s while waiting for TCP port 8080.'],
   )
 })
 

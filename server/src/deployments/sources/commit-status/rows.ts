@@ -95,7 +95,7 @@ export const readStanding = async (
   { deploymentId, serviceId }: Pick<Telling, 'deploymentId' | 'serviceId'>,
 ): Promise<Standing> => (await db.query<Standing>(standingSql, [deploymentId, serviceId]))[0]!
 
-/** The state that was reported; null: nothing is left to report, or it cannot be reported. */
+/** `told`: the state that was reported; null: nothing left to report. */
 export const finishTelling = (database: Database, telling: Telling, told: CommitState | null): Promise<void> =>
   holdLease(database, statusLeases, telling, async (tx) => {
     const gone = `delete from commit_status where id = $1 and changes = $2 returning 1`

@@ -263,7 +263,7 @@ const remove = async (run: Run): Promise<Ending | null> => {
       return {
         status: 'DELETE_ERROR',
         error:
-          'The cluster was deleted at its provider, and got an environment meanwhile: delete that, then the cluster.',
+          'An environment was created while the cluster was being deleted at its provider: delete the environment, then the cluster.',
       }
     await audited(tx, run, courses.DELETE.events[1])
     await deleteNode(tx, claim.id, {

@@ -165,5 +165,5 @@ export const loginRefusal = (
 ): string | null => {
   const isOthers = ({ labels: own }: KeptLogin): boolean => own[labels.owner] !== ownerId && own[sharedLabel] !== 'true'
   if (!kept.some((each) => isOthers(each) && isFor(repository, each))) return null
-  return `The Argo CD of this cluster has a login of its own for this repository, which is not for services: whoever runs it removes that, or gives its secret the label ${sharedLabel}=true.`
+  return `Argo CD already has credentials for this repository that services may not use. Ask its administrator to remove them or to label their secret ${sharedLabel}=true.`
 }

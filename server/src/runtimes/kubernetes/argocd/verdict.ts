@@ -85,9 +85,7 @@ const reasonsOf = (app: Application): string[] => {
 /** The advice to the user. */
 const adviceFor = (reasons: readonly string[]): string[] =>
   reasons.some((each) => /:(Ingress|HTTPRoute|GRPCRoute) is not permitted in project/.test(each))
-    ? [
-        `An app may lead no hosts to itself, unless whoever runs the Argo CD gives its namespace the label ${hostsLabel}=any`,
-      ]
+    ? [`Apps may not publish host names unless the namespace of Argo CD has the label ${hostsLabel}=any`]
     : []
 
 const statesByHealth: Record<string, Told['state']> = {
