@@ -111,7 +111,7 @@ export const startLooks = async <W extends Leased>(
   const forgotten = createLoop(parts, {
     name: `followed ${name}`,
     periodMs: hourMs,
-    failed: 'some of what services follow may not be watched',
+    failed: 'some repositories or image tags may not be polled',
     run: () => looks.watchForgotten(parts.database),
   })
   const { stop } = await startTurns<W>(parts, worker, {
