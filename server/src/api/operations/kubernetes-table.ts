@@ -54,7 +54,7 @@ AC | /ports/*/protocol | HTTP, gRPC, TCP and UDP through the router | HTTP throu
 AC | /ports/*/external_port | port of the router | port of the LoadBalancer |
 AC | /ports/*/public_path | prefix at the router | path of the Ingress or HTTPRoute |
 AC | /ports/*/public_path_rewrite | prefix that the program sees | URLRewrite of the HTTPRoute; refused without a gateway, unless it is the public_path | path-rewrites
-ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. Of a chart: a host that its own Ingress and routes may name, and they may name no other |
+ACH | /domain | a host of the router | a host of the Ingress; Slipway checks that its name leads there. For a chart: a host that its own Ingress and routes may name; they may name no other |
 ACH | /generate_certificate /use_cdn /certificate /private_key | certificate of the router | the certificates are the ingress's own: cert-manager's issuer orders them for all hosts, or the ingress has one. Requesting or uploading a certificate where the ingress orders none is a 400 |
 AC | /storage/*/size /storage/*/mount_point | volume | PersistentVolumeClaim (ReadWriteOnce) of a StatefulSet, of the StorageClass of the cluster's advanced setting storageclass.fast_ssd, else of its default. A deploy lets it grow where that class allows it; it never shrinks | volumes
 ACJ | /arguments /entrypoint /schedule/on_start… /schedule/on_stop… /schedule/on_delete… | command of the container | command and args of the container |
@@ -73,7 +73,7 @@ D | /type /version | image; MANAGED: read by the operator's module | image, as t
 D | /mode | CONTAINER: a container. MANAGED: what the operator's Terraform module makes, run on the engine of Slipway's own machine | CONTAINER: a StatefulSet. MANAGED: the same as on Docker |
 D | /instance_type /disk_type /action | only with MANAGED: read by the operator's module; a plan, or the freeing of its state | the same |
 D | /storage | volume; MANAGED: read by the operator's module | PersistentVolumeClaim of the StatefulSet, which a deploy lets grow; MANAGED: the same as on Docker | volumes
-D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer, whose address the links and the credentials tell once it has one; variables name it as services of the environment reach it; MANAGED: the same as on Docker | tcp-ports
+D | /accessibility | PUBLIC: port of the router; MANAGED: read by the operator's module | PUBLIC: port of a LoadBalancer, whose address the links and the credentials give once it has one; variables name it as services of the environment reach it; MANAGED: the same as on Docker | tcp-ports
 H | /source/… /chart_version /git_commit_id | refused | the chart: Slipway fetches it, and helm installs it in the namespace of the environment | charts
 H | /values_override… | refused | values of the chart | charts
 H | /timeout_sec /allow_cluster_wide_resources | refused | how long helm waits for the chart's objects; whether some may be of the whole cluster | charts
