@@ -24,7 +24,7 @@ import { until } from './support/until.ts'
 
 const image = busyboxImage
 
-/** Answers with the service's own id, so that whoever answers in its place is known. */
+/** Answers with the service's own id, so that an answer of another service is noticed. */
 const page = (id: string): string => `mkdir -p /w; echo ${id} > /w/index.html`
 const server = (over: Partial<Workload> = {}, then = 'exec httpd -f -p 8080 -h /w'): Workload => {
   const serviceId = newId()
@@ -36,7 +36,7 @@ interface Load {
   answered: number
   /** Anything but a 200. */
   failed: string[]
-  /** Answers of somebody else. */
+  /** Answers of other services. */
   wrong: string[]
 }
 
@@ -125,7 +125,7 @@ test('beside a service that ends again and again, a healthy one loses no request
   await ensureBusybox()
   const scene = await open(t)
   const [well] = [server()]
-  // Ends soon after each start, until a file is there that tells it to stay.
+  // Ends soon after each start, until a file exists that makes it stay.
   const ill = server(
     { environmentId: well.environmentId },
     'httpd -p 8080 -h /w; sleep 0.4; [ -e /stay ] && exec sleep 1000; exit 1',
@@ -191,7 +191,7 @@ test('of two instances one that is killed, three times over, costs no more than 
   assert.deepEqual(wrong, [])
   // A kill cuts what its program is answering; whatever comes after it is answered by the other.
   assert.ok(failed.length <= 3 * clients, failed.join(', '))
-  // The address is silent now, which nobody waits for.
+  // The address is silent now; no client has to wait for that.
   await scene.engine.call('DELETE', `/containers/${first.id}`, { query: { force: true } })
   await until(
     async () => {
@@ -283,7 +283,7 @@ test('a service from before is reached at its published port until it is redeplo
   assert.deepEqual(instance!.endpoints, { 8080: { host: '127.0.0.1', port: 29_871 } })
   await lead(scene, old, [instance!])
   await answersItself(scene, old)
-  // Its neighbours on that network are published as it is.
+  // Later instances on that network are published too, like the old one.
   const next = { ...old, revision: newId() }
   const [published] = await start(runtime, next)
   assert.equal(published!.endpoints[8080]!.host, '127.0.0.1')

@@ -76,7 +76,7 @@ const eventsOf = async (query: string): Promise<Json[]> => {
 const wordsIn = (events: readonly Json[]): string[] =>
   events.map(({ event_type: type, target_type: target }) => `${type} ${target}`)
 
-test('what is asked of an environment is told with what is queued and how it ends, for each of its services', async () => {
+test('a request for an environment is recorded when it is queued and when it ends, for each of its services', async () => {
   const { environmentId } = await newPlace(api)
   const service = await newApplication(api, environmentId, { name: 'told' })
   const path = `/environment/${environmentId}`
@@ -119,7 +119,7 @@ test('what is asked of an environment is told with what is queued and how it end
     assert.deepEqual(stopped![field], asked![field], field)
 })
 
-test('a failed deployment is told with its reason', async () => {
+test('a failed deployment is recorded with its reason', async () => {
   const { environmentId } = await newPlace(api)
   const body = containerBody(await newRegistry(api), { name: 'crashes', image_name: 'fake/crash' })
   const { id } = (await api.call('POST', `/environment/${environmentId}/container`, body)).body
@@ -130,7 +130,7 @@ test('a failed deployment is told with its reason', async () => {
   assert.match(JSON.parse(failed!.change).error.message, /./)
 })
 
-test('an edit is told with the values before, and a delete with what there was; secrets with neither', async () => {
+test('an edit is recorded with the old values, a delete with the old record; neither has secrets', async () => {
   const { environmentId } = await newPlace(api)
   const { id, name } = await newApplication(api, environmentId)
   await api.call('PUT', `/application/${id}`, { cpu: 333 })

@@ -35,7 +35,7 @@ interface Break {
   more?: Record<string, unknown>
   /** A service made from an image of the registry, with this password. */
   password?: string
-  /** Of the status: its error or, of what runs, how it ended last. */
+  /** The message in the status: its error or, for a running service, how its last instance ended. */
   says: RegExp
 }
 
@@ -192,7 +192,7 @@ const breakIt = async (number: number, each: Break): Promise<Told> => {
   return told
 }
 
-test('each of eighteen breaks is told in a sentence of the status, within 20 s', async (t) => {
+test('each of eighteen breaks shows as a sentence in the status, within 20 s', async (t) => {
   const table: Told[] = []
   await forEachParallel(atOnce, [...breaks.entries()], async ([number, each]) => {
     table.push(await breakIt(number, each))

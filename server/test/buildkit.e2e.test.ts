@@ -71,7 +71,7 @@ RUN [ -z "$GIVEN" ] && echo gone
   const detail = JSON.stringify(await engine.call('GET', `/images/${imageId}/json`))
   const history = JSON.stringify(await engine.call('GET', `/images/${imageId}/history`))
   assert.doesNotMatch(detail + history, new RegExp(secret))
-  // Its value is no part of what a step is known by.
+  // Its value is not part of a step's cache key.
   const changed = await scene.build(url, { organizationId, env: { TOKEN: `OTHER-${newId()}` } })
   assert.equal(changed.imageId, imageId)
   const required = { Dockerfile: `FROM ${busyboxImage}\nRUN --mount=type=secret,id=NONE,required=true true\n` }

@@ -46,7 +46,7 @@ after(async () => {
   await engine.close()
 })
 
-/** An image that somebody put on the engine, whatever Slipway thinks of it. */
+/** An image that was put on the engine without Slipway. */
 const putOnEngine = async (tag: string, dockerfile: string, files: Record<string, string> = {}): Promise<string> => {
   const archive = pack()
   archive.entry({ name: 'Dockerfile' }, dockerfile)
@@ -157,7 +157,7 @@ test('nor by a trigger of a base image', async () => {
   assert.equal(asked, 0)
 })
 
-test('what the engine holds of others is nobody’s: by name, by tag and by id', async () => {
+test('images of others on the engine cannot be used: by name, by tag or by id', async () => {
   const id = await putOnEngine('registry.tenant-a.example/team/private-app:1', `FROM ${busyboxImage}\nCOPY s /s\n`, {
     s: newId(),
   })

@@ -36,7 +36,7 @@ const buildPlainly = async (files: Files, args: Record<string, string>): Promise
   return tag
 }
 
-/** Nothing, an empty list and an empty object say the same to whoever starts a container. */
+/** Nothing, an empty list and an empty object have the same effect when a container is started. */
 const isNothing = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value as object).length === 0)
 

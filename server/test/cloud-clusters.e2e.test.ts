@@ -1,6 +1,6 @@
 /**
- * A cluster at a cloud provider by the real tool, where there is one: the module of this test makes nothing but what the
- * tool has built in, and tells the login of an API server of the test's own. Else by the stand-in of the Terraform tests.
+ * A cluster at a cloud provider, made by the real tool if there is one: the module of this test uses only resources built
+ * into the tool, and outputs the credentials of an API server of this test. Else by the stand-in of the Terraform tests.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

@@ -87,7 +87,7 @@ for (const [env, sentence] of refusals)
     for (const name of ['postgres', 'router']) assert.ok(!existsSync(join(dataDir, name)), name)
   })
 
-test('a taken port is told by the name of its setting, and nothing is started', async (t) => {
+test('a port that is in use is reported with the name of its setting, and nothing is started', async (t) => {
   const dataDir = newFolder(t)
   const taken = createServer().listen(0, '127.0.0.1')
   t.after(() => taken.close())

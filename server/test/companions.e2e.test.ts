@@ -34,7 +34,7 @@ after(async () => {
 const pidIn = (...path: string[]): number =>
   Number.parseInt(readFileSync(join(slipway.dataDir, ...path), 'utf8').split('\n')[0]!, 10)
 
-test('when PostgreSQL is killed, requests are answered 503 with Retry-After until it is back, and deployments go on', async () => {
+test('when PostgreSQL is killed, requests are answered 503 with Retry-After until it is back, and deployments continue', async () => {
   await deploy(slipway, applicationId)
   process.kill(pidIn('postgres', 'data', 'postmaster.pid'), 'SIGKILL')
   const seen = new Set<number>()

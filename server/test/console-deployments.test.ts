@@ -47,7 +47,7 @@ for (const [what, service, deployments, wanted] of [
   ['deployments at once', 'a2 a5', '2:1 2:4 1:3 1:6', '2:1 a2 1:3 2:4 a5 1:6'],
   ['instances whose lines arrived late keep their order', 'a5 b3 a6', '1:4 1:6', '1:4 a5 b3 1:6 a6'],
 ] as const)
-  test(`lines of deployments stand in their place by time: ${what}`, () => {
+  test(`lines of deployments are sorted in by time: ${what}`, () => {
     const others = inOrder(linesOf(deployments), always)
     assert.equal(idsOf(merged(listOf(linesOf(service)), listOf(others))), wanted)
   })
@@ -133,7 +133,7 @@ test('search, level and instances find lines of deployments too; without them th
   log.close()
 })
 
-test('while it is held, what a deployment writes is counted and comes when it goes on; a past time has its own', async () => {
+test('while a log is paused, new lines of a deployment are counted and shown when it resumes; a past time has its own lines', async () => {
   const log = await opened('a2 a6')
   assert.deepEqual(log.loaded(), span(2, running))
   log.place(linesOf('1:1 1:4'))

@@ -1,6 +1,6 @@
 /**
- * The console for everyone: who has no mouse, who may only read, and whoever reads what strangers have written. On
- * simulated deployments: what the engine does is shown elsewhere.
+ * The console for everyone: without a mouse, with the right to read only, and with hostile text on the page. Uses
+ * simulated deployments: other tests cover the engine.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -113,7 +113,7 @@ const visit = async (page: Page, path: string): Promise<void> => {
   await settled(page)
 }
 
-/** Texts with a mark that turns around what stands in the same line beside them. */
+/** Texts with a mark that reverses the text beside them in the same line. */
 const turned = `(() => {
   const found = []
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
@@ -157,7 +157,7 @@ const isUnharmed = async (page: Page, what: string): Promise<void> => {
   assert.deepEqual(await page.evaluate(outside), [], `${what} is wider than its window`)
 }
 
-/** As if names could be so long: what git hosts, registries and clusters tell has other limits than the API. */
+/** As if names could be so long: text from git hosts, registries and clusters has other limits than the API. */
 const lengthen = async (page: Page, length: number): Promise<void> => {
   await page.route(
     () => true,
@@ -251,7 +251,7 @@ test('names of strangers are text in what opens above a page, and a link to sign
   await page.locator('.palette-item').first().waitFor()
   await isUnharmed(page, 'the search')
   await page.keyboard.press('Escape')
-  // One that is over before the page has heard of it is not told.
+  // One that has ended before the page learned of it is not announced.
   const { registry } = await send('GET', `/container/${serviceId}`)
   const slow = { name: 'slow', image_name: 'fake/slow', tag: '3000', registry_id: registry.id, ports: [] }
   const { id: slowId } = await send('POST', `/environment/${environmentId}/container`, slow)
@@ -336,7 +336,7 @@ const stageOfServices = (stages: Locator): Promise<number> =>
     all.findIndex((each) => each.querySelector('[data-service]') !== null),
   )
 
-/** Goes to it as somebody without a mouse does. */
+/** Reaches it as a user without a mouse does. */
 const reach = async (page: Page, target: Locator, key = 'Tab'): Promise<void> => {
   await target.waitFor()
   for (let steps = 0; steps < 150; steps += 1) {

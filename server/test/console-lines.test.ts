@@ -119,7 +119,7 @@ test('a filter finds in portions exactly what fits, while lines come and go', ()
   }
 })
 
-test('a copy stays as it is while the lines go on, and has older ones before it', () => {
+test('a copy does not change while new lines arrive, and includes the older ones', () => {
   const list = createLineList(100)
   list.push(linesFrom(100, 100))
   const copy = list.copy(linesFrom(50, 50))

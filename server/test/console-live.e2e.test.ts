@@ -1,6 +1,6 @@
 /**
  * Pages of the console that are open while things change: by another client, in another tab, and while the server is
- * away. Nothing is reloaded, and nothing that is not there blinks.
+ * down. No page is reloaded, and nothing flashes that does not exist.
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -91,7 +91,7 @@ test('what another client changes is there, in every tab, and nothing blinks', {
   await overview.getByRole('button', { name: '1 deploying now' }).waitFor()
   for (const page of [services, second]) await rowOf(page, 'web').locator('.state', { hasText: 'Running' }).waitFor()
   await overview.locator('.tile .state', { hasText: 'Deployed' }).waitFor()
-  // However that ended, it is told with a link to it, on pages of anything in the organization.
+  // Its end is announced with a link, whatever the result, on every page of the organization.
   await overview.locator('.toast', { hasText: 'deployed' }).getByRole('link', { name: 'See the deployment' }).waitFor()
   await send('PUT', `/container/${made.id}`, { name: 'front' })
   for (const page of [services, second]) await rowOf(page, 'front').waitFor()

@@ -228,7 +228,7 @@ test('a cluster at a cloud provider is registered, planned, changed, locked, dep
   await about.getByRole('button', { name: 'Unlock' }).click()
   await about.getByRole('button', { name: 'Deploy' }).click()
   await dialogButton('Deploy').click()
-  // The module of this test tells no login.
+  // The module of this test outputs no credentials.
   await page.locator('tr', { hasText: 'paris' }).getByText('Deployment failed').waitFor()
   await about.getByRole('button', { name: 'Delete' }).click()
   await page.getByText(/^Everything that its module made at AWS in eu-west-3 is destroyed/).waitFor()
@@ -249,7 +249,7 @@ test('a repository shows its branches, Dockerfiles and ports, and becomes an app
   await page.getByText('deploy/Dockerfile').waitFor()
 })
 
-test('a template becomes its services, and is deployed; the database tells the application its address', {
+test('a template becomes its services, and is deployed; the application gets the address of the database', {
   skip,
 }, async () => {
   await goTo(`/e/${emptyId}/new/template`)
@@ -264,8 +264,8 @@ test('a template becomes its services, and is deployed; the database tells the a
   assert.deepEqual(names.filter((name: string) => name.startsWith('blog')).sort(), ['blog', 'blog-db'])
 })
 
-test('a job runs at once, and what it printed is read; a wrong schedule is told at its field', { skip }, async () => {
-  // Somebody types faster than the registries are read.
+test('a job runs at once, and its output is shown; a wrong schedule is reported at its field', { skip }, async () => {
+  // A user types faster than the registries are read.
   const hasty = await page.context().newPage()
   hasty.setDefaultTimeout(20_000 * patience)
   const typed = Promise.withResolvers<void>()
@@ -376,7 +376,7 @@ test('the way back is in the notice of a failure, on its deployment and on its s
   assert.equal(results.find(({ is_current: is }: Json) => is).tag, '1')
 })
 
-test('whoever changes variables is told by name which services get the change', { skip }, async () => {
+test('a change of variables names the services that get it', { skip }, async () => {
   const told = (what: string) => page.locator('.toast', { hasText: what }).waitFor()
   const reach = '(steady and brittle|brittle and steady) get the change with their next deployment.'
   const isTold = (what: string) => page.getByText(new RegExp(`^${what} ${reach}$`)).waitFor()

@@ -225,7 +225,7 @@ step('the log is read as it is written, searched and held; what programs print i
   assert.match(page.url(), /q=line/)
   await hasNoBarriers(page, 'logs')
   await page.getByLabel('Search the log').fill('')
-  // Whoever has read further up is back at the end, and stays there.
+  // A reader who was further up is back at the end, and stays there.
   await page.locator('label', { hasText: /^Follow$/ }).click()
   await page.getByRole('button', { name: 'Pause' }).click()
   await page.getByRole('button', { name: /Go on \(\d+ new\)/ }).click()
@@ -326,7 +326,7 @@ step('lines of deployments stand among those of the service by time, as they are
   await other.goto(address.href)
   await other.locator('.log-line.deployment.marked', { hasText: '<i>third</i> is built' }).waitFor()
   standInPlace(await shownLines(other))
-  // Of the first deployment, from which nothing of the service is kept.
+  // A line of the first deployment, from which no log of the service is kept.
   const log = (await slipway.api('GET', `/environment/${environmentId}/logs?version=${environmentId}-1`)).body
   const old = log.find(({ details }: Json) => details.transmitter.type === 'Application')
   address.searchParams.set('line', `${Date.parse(old.timestamp)}-#1-1`)

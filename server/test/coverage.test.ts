@@ -27,7 +27,7 @@ const planOf = (operation: Operation): Case => {
   return found
 }
 
-/** Design, trust 5.4, told by paths and not by what operations say of themselves. */
+/** The scopes that are sufficient for an operation, derived from its path and not from its own declaration. */
 const admitted = ({ method, path }: Operation): Scope[] => {
   if (path.includes('/apiToken') || (method === 'PUT' && path === '/organization/{organizationId}')) return []
   if (method === 'DELETE' || path.endsWith('/service/delete')) return []
@@ -111,7 +111,7 @@ const wrongIds = ({ owner: { kind, param } }: Operation): [string, string][] => 
 const refusesStrangers = async (operation: Operation, values: Values, body: unknown, query: Record<string, string>) => {
   const [first, ...rest] = paramsOf(operation.path)
   const last = rest.at(-1)
-  // Words of a catalogue name no rows.
+  // Words of a fixed list are not ids of rows.
   if (operation.owner.param === null || first === undefined || last === undefined || values[last] === undefined) return
   const elsewhere = async (): Promise<Answer> => {
     if (first === 'organizationId') {
@@ -133,7 +133,7 @@ const streams = new Set(['text/event-stream'])
 
 for (const operation of operations) {
   const plan = planOf(operation)
-  test(`${operation.id}: 401 without a token, 403 without its scope, 404 on what is not there or not ours, then its answer`, async () => {
+  test(`${operation.id}: 401 without a token, 403 without its scope, 404 if it does not exist or is not ours, then its answer`, async () => {
     const scene = newScene(api)
     const values = await valuesFor(operation, scene)
     const query = plan.query?.(values) ?? {}

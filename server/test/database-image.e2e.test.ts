@@ -24,7 +24,7 @@ const password = `it's "a" \\t $HOME; password`
 const run = randomUUID()
 const Labels = { 'slipway.test.run': run }
 
-/** A program that is told the container's own address as its variable `address`. */
+/** A program that gets the container's own address in its variable `address`. */
 const atOwnAddress = (script: string, ...args: string[]): string[] => [
   'sh',
   '-c',

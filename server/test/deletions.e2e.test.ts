@@ -1,4 +1,4 @@
-/** Deletes while a build runs on the real engine: what is deleted does not wait for what nobody needs any more. */
+/** Deletes during a build on the real engine: a deletion does not wait for work that is no longer needed. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
@@ -47,7 +47,7 @@ const deadline = { timeoutMs: 120_000 }
 
 const isGone = async (path: string): Promise<boolean> => (await slipway.api('GET', path)).status === 404
 
-test('a deleted application is gone although its build would go on, and a second delete joins the first', async () => {
+test('a deleted application is gone before its build would have ended, and a second delete joins the first', async () => {
   const { id, mark } = await startBuild(await createPlace(slipway))
   assert.equal((await slipway.api('DELETE', `/application/${id}`)).status, 204)
   const again = (await slipway.api('DELETE', `/application/${id}`)).status
@@ -56,7 +56,7 @@ test('a deleted application is gone although its build would go on, and a second
   await until(async () => (await stepsOf(mark)) === 0, { what: 'the end of the step' })
 })
 
-test('a deleted environment is gone although its build would go on, and nothing is left to cancel', async () => {
+test('a deleted environment is gone before its build would have ended, and nothing is left to cancel', async () => {
   const place = await createPlace(slipway)
   const { mark } = await startBuild(place)
   const path = `/environment/${place.environmentId}`

@@ -100,7 +100,7 @@ test('modules are sent, and no other file of this checkout', async (t) => {
   }
 })
 
-test('requests wait for a server that is starting, and are told when none will come', async () => {
+test('requests wait for a server that is starting, and fail with a reason when none will start', async () => {
   const starting = Promise.withResolvers<boolean>()
   readiness = starting.promise
   const waiting = ask('/organization')

@@ -55,7 +55,7 @@ const begin = (t: TestContext, first: string) => {
   return { server, save, printed, lines, has, pids }
 }
 
-test('a change takes the place of what ran; a mistake takes nobody’s place, and the next save mends it', async (t) => {
+test('a change replaces the running program; a mistake replaces nothing, and the next save fixes it', async (t) => {
   const { server, save, printed, lines, has, pids } = begin(t, sourceOf('one'))
   await has(printed, 'one')
   assert.equal(await server.isReady(), true)

@@ -141,7 +141,7 @@ test('one deploy brings up the whole shop; it can be stopped, restarted, cloned 
   }
 })
 
-test('a shop goes on over every change of its registry’s password, whatever its length', {
+test('a shop keeps working over every change of its registry’s password, whatever its length', {
   skip: registryIsMissing,
 }, async () => {
   // Each length from 8 to 20 at night; every one of them deploys in images-apart.e2e.test.ts.
@@ -163,7 +163,7 @@ test('a shop goes on over every change of its registry’s password, whatever it
   for (const [at, args] of others.entries()) {
     const { username, password } = args
     registry.setPassword(args)
-    // Nobody but the registry has this image, and the registry admits one password: the page tells that it was pulled.
+    // Only the registry has this image, and it accepts one password: the page shows that it was pulled.
     await publishPrices(registry, { 'index.html': `tea: 3, coffee: ${password.length}` })
     if (at === 0) {
       assert.equal(await act(shop.environmentId, 'deploy'), 'DEPLOYMENT_ERROR')

@@ -51,7 +51,7 @@ const large = new Set(
 )
 const take = tapDatabase(database)
 
-/** What of these statements reads a large table whole, in words. */
+/** The parts of these statements that read a large table completely, in words. */
 const readWhole = async (statements: readonly Statement[]): Promise<string[]> => {
   const found: string[] = []
   for (const statement of statements.filter(({ text }) => !exceptions.some(([words]) => text.includes(words))))

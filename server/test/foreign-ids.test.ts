@@ -21,7 +21,7 @@ const api: TestApi = { ...operator, call: operator.as(adminToken) }
 
 const replaced = 'one that the service does not have is replaced by a new one'
 
-/** Fields that hold no id of a row of ours, or lead nowhere, by `operation in/pointer`, with the reason. */
+/** Fields whose ids are not ids of our rows, or have no effect, by `operation in/pointer`, with the reason. */
 const reasons: readonly (readonly [field: RegExp, reason: string])[] = [
   [/\/(values_override_)?git_commit_id$|\/commit_id$|\/(startId|gitCommitId)$/, 'a commit of the repository'],
   [/ body\/config\/|Credentials body\/|\/aws_access_key_id$|\/hosted_zone_id$/, 'an id at a cloud provider'],
@@ -107,7 +107,7 @@ await api.database.query(
 const provider = await scene.post(`/organization/${stranger.organizationId}/onPremise/credentials`, { name: 'theirs' })
 theirs.credentialsId = provider.id
 
-/** By the words of a field's path, the last first: what of theirs belongs there. */
+/** By the words of a field's path, the last first: which id of the other organization belongs there. */
 const kinds: readonly (readonly [words: RegExp, param: string])[] = [
   [/credentials\/id$/, 'credentialsId'],
   [/secret_manager_access/, 'secretManagerAccessId'],

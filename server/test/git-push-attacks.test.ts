@@ -92,7 +92,7 @@ const requestsFor = async ({ application }: Scene): Promise<string[]> =>
     )
   ).map(({ commit }) => commit)
 
-test('a push is deployed, told to its end, and can be cloned by whoever may read', async () => {
+test('a push is deployed, shows its progress to the end, and can be cloned by every role that may read', async () => {
   const scene = await newScene()
   const { client, application } = scene
   const first = await client.commit({ Dockerfile: 'FROM scratch\n', 'src/a.txt': 'one' })
@@ -117,7 +117,7 @@ test('a push is deployed, told to its end, and can be cloned by whoever may read
   const second = await reader.commit({ 'src/a.txt': 'two' })
   const use = async (scope: 'Read' | 'Deploy' | 'Write') =>
     reader.done('remote', 'set-url', 'slipway', gitUrl(api.url, application.id, await api.newToken([scope])))
-  // Code reads the secrets of its service: whoever only deploys may not write it.
+  // Code reads the secrets of its service: a role that may only deploy must not change it.
   for (const scope of ['Read', 'Deploy'] as const) {
     await use(scope)
     const refused = await reader.push()
@@ -321,7 +321,7 @@ const looseObjects = async (client: GitClient, id: string): Promise<Buffer> => {
   })
 }
 
-test('nobody names or reads the repository of somebody else', async () => {
+test('no caller can name or read the repository of another application', async () => {
   const scene = await newScene()
   const { client, path, application } = scene
   await client.commit({ Dockerfile: 'FROM scratch\n' })

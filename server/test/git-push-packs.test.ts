@@ -42,7 +42,7 @@ const sizeOf = async ({ application }: Scene): Promise<number> => {
   return row!.bytes
 }
 
-test('packs are merged into one without what nothing needs, and whoever pushes or reads meanwhile loses nothing', async () => {
+test('packs are merged into one without unneeded objects, and a concurrent push or fetch loses nothing', async () => {
   const scene = await newScene()
   const { client, application } = scene
   const first = await client.commit({ Dockerfile: 'FROM scratch\n' })
@@ -61,7 +61,7 @@ test('packs are merged into one without what nothing needs, and whoever pushes o
   const repositories = api.parts.repositories!
   const never = new AbortController().signal
   const tidy = (intake = repositories.intake) => tidyRepositories({ ...api.parts, repositories: { intake } }, never, 1)
-  // One that dies in the middle leaves a pack that nobody reads, and the turn to others.
+  // One that dies in the middle leaves a pack that is never read, and passes the turn to others.
   await tidy(async (...args) => ({
     ...(await repositories.intake(...args)),
     async *pack() {

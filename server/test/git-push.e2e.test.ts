@@ -22,7 +22,7 @@ const open = async (t: TestContext): Promise<{ id: string; host: string; client:
 
 const broken = { Dockerfile: `FROM ${busyboxImage}\nRUN echo no such luck >&2; exit 3\n` }
 
-test('a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and what ran goes on', async (t) => {
+test('a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and the old version keeps running', async (t) => {
   const { id, host, client } = await open(t)
   await client.commit(page('one'))
   const first = await client.push()

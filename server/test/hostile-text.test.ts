@@ -20,7 +20,7 @@ const newHook = async () => (await call('POST', `/organization/${organizationId}
 
 const newCommit = (): string => randomBytes(20).toString('hex')
 
-test('line breaks in what a git host tells begin no line and no header anywhere', async () => {
+test('line breaks in text from a git host never start a new line or header', async () => {
   const hook = await newHook()
   const { pathname } = new URL(hook.url)
   for (const host of hostNames) {

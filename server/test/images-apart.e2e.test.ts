@@ -1,6 +1,6 @@
 /**
- * What one organization may have of another's images on a real engine: nothing. And what a registry of a tenant can
- * make this machine ask: nobody that the policy for outgoing requests refuses.
+ * An organization cannot use any image of another one on a real engine, and a tenant's registry cannot make this machine
+ * call an address that the policy for outgoing requests refuses.
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -52,7 +52,7 @@ const createTenant = async (name: string): Promise<Tenant> => {
 
 before(async () => {
   await ensureBusybox()
-  // Loopback is allowed but for one address, where whoever comes is counted.
+  // Loopback is allowed except for one address, where connections are counted.
   const env = { SLIPWAY_OUTBOUND_ALLOW: '127.0.0.1/32', SLIPWAY_ENGINE_IMAGES: busyboxName }
   slipway = await prepareSlipway({ env })
   await slipway.start()
@@ -118,7 +118,7 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
     await registry.publish(busyboxImage, 'team/private', '1')
   })
 
-  test('what one organization has pulled is not there for another, by its tag, by its digest, or with the registry gone', async () => {
+  test('an organization cannot use what another has pulled, by tag, by digest, or with the registry gone', async () => {
     const dying = await startRegistry()
     await dying.publish(busyboxImage, 'team/private', '1')
     const own = await addContainer(a, await addRegistry(a, dying.url, login), 'team/private')
@@ -131,12 +131,12 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
     for (const tag of ['1', digest]) assert.match(await deployNew(b, foreign, 'team/private', tag), /^DEPLOYMENT_ERROR/)
     await dying.close()
     for (const tag of ['1', digest]) assert.match(await deployNew(b, foreign, 'team/private', tag), /^DEPLOYMENT_ERROR/)
-    // Whose it is goes on without asking anybody.
+    // Its owner keeps working without any request to the registry.
     assert.equal(await act(`/container/${own}`, 'restart-service'), 'RESTARTED')
     assert.equal(await act(`/container/${own}`, 'redeploy'), 'DEPLOYED')
   })
 
-  test('passwords of every length from 8 to 20 deploy, and wrong ones are told from images that are not there', async () => {
+  test('passwords of every length from 8 to 20 deploy, and wrong ones are distinguished from missing images', async () => {
     const ids: string[] = []
     for (const each of logins) ids.push(await addContainer(a, await addRegistry(a, registry.url, each), 'team/private'))
     await send('POST', `/environment/${a.environmentId}/deploy`)
@@ -152,7 +152,7 @@ describe('a registry with logins', { skip: registryIsMissing }, () => {
   })
 })
 
-test('an image that is on the engine under any other name than an official one is nobody’s', async () => {
+test('an image that is on the engine under any other name than an official one cannot be used', async () => {
   const name = `foreign-${made}-${process.pid}`
   const repos = [name, `team/${name}`, `127.0.0.1:9/${name}`]
   for (const repo of repos) await engine.call('POST', `/images/${busyboxImage}/tag`, { query: { repo, tag: '1' } })
@@ -211,7 +211,7 @@ describe('a registry of a tenant', () => {
   })
 })
 
-test('a plan for a commit tells nothing of a repository that the organization cannot read now', async () => {
+test('a plan for a commit reveals nothing about a repository that the organization cannot read now', async () => {
   const git = await startGitServer()
   open.push(git.close)
   await git.createRepository('private')

@@ -174,7 +174,7 @@ const standIn = {
   'redis-cli': '#!/bin/sh\n[ -n "$REDISCLI_AUTH" ] && [ -e /tmp/conf ] && echo PONG\n',
 }
 
-test('a database keeps its data and its password over deploys; a neighbour reads both by an alias of a built-in', async () => {
+test('a database keeps its data and its password over deploys; another service reads both by an alias of a built-in', async () => {
   await buildImage(standInImage, standIn, 'CMD ["redis-server"]')
   const place = await createPlace(slipway)
   const { id } = await send('POST', `/environment/${place.environmentId}/database`, {

@@ -55,7 +55,7 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
   const began = performance.now()
   await deploy(slipway, application.id)
   assert.equal(await settle(slipway, application.id), 'DEPLOYED')
-  // Within the time that one takes when nobody disturbs it: a kill after the end would show nothing.
+  // Within the time that an undisturbed one takes: a kill after the end would show nothing.
   const moment = moments(seed, performance.now() - began)
   let hits = 0
 
@@ -89,7 +89,7 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
   for (const id of asked) checkEvents(id, receiver)
 })
 
-/** At least once, each event under one id: repeats are told by it. */
+/** At least once, each event under one id, by which repeats are recognized. */
 const checkEvents = (deploymentId: string, { deliveries }: Receiver): void => {
   const mine = deliveries.filter((each) => each.payload.deployment_id === deploymentId)
   const ids = (test: (event: string) => boolean) =>

@@ -1,6 +1,6 @@
 /**
- * The API server of a cluster is away for a minute in the middle of a deployment, in every way that it can be: silent,
- * busy, forgetful, failing. Nothing is stuck, nobody asks in a tight loop, and the deployment goes on when it is back.
+ * The API server of a cluster is down for a minute in the middle of a deployment, in every possible way: silent, busy,
+ * forgetful, failing. Nothing is stuck, no code retries in a tight loop, and the deployment resumes when it is back.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -34,7 +34,7 @@ const start = async (t: TestContext) => {
     await runtime.close()
     await cluster.close()
   })
-  /** Until nobody asks anything any more without time going on: a tight loop never comes to that. */
+  /** Until no request is sent without the clock advancing: a tight loop never gets there. */
   const quiet = () =>
     until(
       async () => {
@@ -51,7 +51,7 @@ const start = async (t: TestContext) => {
     }
     await quiet()
   }
-  /** As a deployment goes: each step is tried again while the cluster is away. */
+  /** As in a deployment: each step is retried while the cluster is down. */
   const roll = (workload: Workload, onStep: (name: RolloutStep) => void = () => {}) => {
     const waits: string[] = []
     const rollout: Rollout = {
@@ -109,7 +109,7 @@ const end = (cluster: MemoryCluster): void => {
 
 for (const at of ['start', 'ready', 'switch', 'drain', 'retire'] as const)
   for (const [what, outage] of outages)
-    test(`${what} for a minute at the step ${at}: few questions, nothing stuck, and the deployment goes on`, async (t) => {
+    test(`${what} for a minute at the step ${at}: few requests, nothing stuck, and the deployment resumes`, async (t) => {
       const { cluster, pass, roll, revisions } = await start(t)
       // Less than the outage takes.
       const old = createWorkload(program, { readyTimeoutMs: 30_000 })

@@ -1,6 +1,6 @@
 /**
- * A database in MANAGED mode by the real tool, where there is one: the module of this test makes nothing but what the tool
- * has built in, and tells where a PostgreSQL of the test is, which an application uses. Else by the stand-in of the
+ * A database in MANAGED mode, made by the real tool if there is one: the module of this test uses only resources built into
+ * the tool, and outputs the address of a PostgreSQL of the test, which an application uses. Else by the stand-in of the
  * Terraform tests.
  */
 import assert from 'node:assert/strict'

@@ -30,7 +30,7 @@ interface Old {
   ids: Record<string, string>
   /** What it answered, as of the new server's own addresses. */
   answers: Record<string, Json>
-  /** What of it is on the engine, with this test's mark. */
+  /** Its objects on the engine, with this test's mark. */
   onEngine: { networks: Json[]; containers: { name: string; body: Json }[] }
   slipway: Slipway
   /** Gives the server, which does not run, the database of that version again. */
@@ -194,7 +194,7 @@ for (const revision of revisions)
       assert.equal(await settled(slipway, `/database/${ids.databaseId}`), 'DEPLOYED')
     })
 
-    test('is taken over on the engine: what runs goes on untouched, and the next version has the secrets', async (t) => {
+    test('is taken over on the engine: running services are not touched, and the next version has the secrets', async (t) => {
       const old = await restore(t, revision, false)
       const { slipway, ids } = old
       await placeOnEngine(old)

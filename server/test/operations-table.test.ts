@@ -1,4 +1,4 @@
-/** The public API's own table of operations: each of them is served here, by its name, its path and its success code. */
+/** The public API's own table of operations: each of them is served here, with its name, its path and its success code. */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'

@@ -283,7 +283,7 @@ const emptyBilling = Object.fromEntries(
     .map((name) => [name, null]),
 )
 
-test('D16, D17: what there is none of here is answered empty, and git tokens are no accounts', async () => {
+test('D16, D17: lists of things that do not exist here are empty, and git tokens are not accounts', async () => {
   const { send } = stock
   const cost = await send('getOrganizationCurrentCost', 'GET', `${ofOrganization}/currentCost`)
   assert.deepEqual([cost.plan, cost.cost.total_in_cents], ['FREE', 0])
@@ -298,7 +298,7 @@ test('D16, D17: what there is none of here is answered empty, and git tokens are
   assert.deepEqual(billing, emptyBilling)
 })
 
-test('D16: somebody new gets through the sign-up form to an organization, and an invitation leads to the console', async () => {
+test('D16: a new user gets through the sign-up form to an organization, and an invitation leads to the console', async () => {
   const bob = createStockConsole(api, await provider.tokenOf('bob'))
   const form = await bob.send('getUserSignUp', 'GET', '/admin/userSignUp')
   assert.equal(form.user_email, 'bob@example.com')

@@ -17,11 +17,12 @@ const strangeInFile = (path: string, ...lines: string[]): string[] =>
   proseOf({ path, text: `${lines.join('\n')}\n` }).flatMap((text) => strangeInProse(path, text))
 
 test('what is not plain English is noticed in comments, titles and pages', () => {
+  const title = 'nobody reads a row of another organization'
   const noticed: [string, ...string[]][] = [
     ['server/src/x.ts', '/** Whoever is told', ' * of it. */'],
     ['server/src/x.ts', '/** Of a kind whose source is a module: its outputs. */'],
     ['server/src/x.ts', 'const a = 1 // the worker goes', '// on with the next'],
-    ['server/src/x.test.ts', "test('nobody reads a row of another organization', () => {})"],
+    ['server/src/x.test.ts', `test('${title}', () => {})`],
     ['server/src/x.test.ts', "test.each(\n  'the router tells what it serves', () => {})"],
     ['console/src/x.tsx', 'const a = <p>Empty: until\n  somebody unlocks it.</p>'],
     ['console/src/x.css', '/* What of it is shown. */'],

@@ -29,7 +29,7 @@ let git: GitServer
 
 const minorVersions = ['16.3', '16.4']
 
-/** An image of its own for a minor version, told by its label; the server inside is that of `postgres:16`. */
+/** A separate image for a minor version, recognized by its label; the server inside is that of `postgres:16`. */
 const makeMinor = async (version: string): Promise<void> => {
   const archive = pack()
   archive.entry({ name: 'Dockerfile' }, `FROM postgres:16\nLABEL slipway.test.minor=${version}\n`)

@@ -177,7 +177,7 @@ test('a commit whose author and length were made to look like an option writes n
   }
 })
 
-test('what is no id of a commit never reaches git', async () => {
+test('a text that is not the id of a commit never reaches git', async () => {
   const name = await newRepository()
   await builder.fetch(sourceOf(name), never)
   const canary = join(newFolder(), 'touched')
@@ -260,7 +260,7 @@ test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, are sentences', async 
   )
 })
 
-test('rules of .dockerignore that were made to explode are a sentence, and nobody waits for them', async () => {
+test('rules of .dockerignore that were made to explode fail with a sentence, and do not delay others', async () => {
   const path = 'a'.repeat(100)
   const one = await newRepository({ '.dockerignore': `${'**'.repeat(4000)}Z`, [path]: '' })
   await sentence(deploy(builder, one), /^A rule in \.dockerignore has 8001 characters/)
@@ -312,7 +312,7 @@ test('odd names, submodules, empty files and links are handed over as they are',
   )
 })
 
-test('a repository that was read by one organization, or with a token, is not there for others', async () => {
+test('a repository that was read by one organization, or with a token, is not available to others', async () => {
   const guarded = await startGitServer({ auth: { username: 'user', password: 'right' } })
   try {
     await guarded.createRepository('app')
@@ -323,7 +323,7 @@ test('a repository that was read by one organization, or with a token, is not th
     await builder.fetch(theirs, never)
     const request = requestOf('app', commitId)
     assert.equal((await builder.build({ ...request, source: theirs }, () => {}, never)).skipped, false)
-    // Whoever asks with something else asks the host, and never sees what is here for another.
+    // A request with other credentials goes to the host, and never gets the copy of another one.
     for (const organizationId of ['one', 'two'])
       await assert.rejects(
         builder.build({ ...request, source: { organizationId, url, branch: 'main' } }, () => {}, never),
@@ -377,7 +377,7 @@ test('what git fetches belongs to a user of its own', { skip: !isRoot }, async (
   assert.equal(ownersBelow(mirrorsOf(dataDir)).has(0), false)
 })
 
-test('links that somebody planted in a mirror lead root nowhere', { skip: !isRoot }, async () => {
+test('root does not follow links that were planted in a mirror', { skip: !isRoot }, async () => {
   const dataDir = newFolder()
   const victim = newFolder()
   writeFileSync(join(victim, 'a.lock'), 'precious')

@@ -120,7 +120,7 @@ const commentOn = (number: number, pattern: RegExp) =>
     timeoutMs: 60_000,
   })
 
-test('a pull request that a host tells of gets an environment of its own, that follows its pushes and goes with it', async () => {
+test('a pull request that a host reports gets its own environment, which follows its pushes and is removed with it', async () => {
   for (const [index, name] of apiNames.entries()) {
     const scene = await newScene(name)
     const number = 100 + index
@@ -181,7 +181,7 @@ test('a pull request that a host tells of gets an environment of its own, that f
   }
 })
 
-test('one more than a project may have waits with the reason, and goes on when a place is free', async () => {
+test('one more than a project may have waits with the reason, and continues when another one ends', async () => {
   const scene = await newScene()
   const requests = [1, 2, 3, 4, 5, 6].map((number) => ({ number: 200 + number, branch: `many-${number}` }))
   await open(scene, ...requests)
@@ -206,7 +206,7 @@ test('one more than a project may have waits with the reason, and goes on when a
   assert.equal((await environmentsOf(scene)).length, 1)
 })
 
-test('forks, other branches, services without auto_preview and previews themselves get none, and a fork is told why', async () => {
+test('forks, other branches, services without auto_preview and previews themselves get none, and a fork gets the reason', async () => {
   const scene = await newScene()
   const unwanted = await newScene('github', false)
   await open(scene, { number: 301, branch: 'theirs', fork: true }, { number: 302, branch: 'x', base: 'release' })
@@ -220,7 +220,7 @@ test('forks, other branches, services without auto_preview and previews themselv
   await isGone(scene, 301)
 })
 
-test('a host that is away closes nothing and its fault is told; a preview that is left alone ends, and a push makes it again', async () => {
+test('an unavailable host closes nothing and is reported; a preview without pushes expires, and a push makes it again', async () => {
   const scene = await newScene()
   const request = { number: 401, branch: 'long' }
   await open(scene, request)
@@ -251,7 +251,7 @@ test('a host that is away closes nothing and its fault is told; a preview that i
   await look()
   const again = await became(scene, 401, 'ACTIVE')
   assert.notEqual(again.environment_id, id)
-  // One that somebody deletes by hand stays away too, until the next push.
+  // One that is deleted by hand is not made again either, until the next push.
   assert.equal((await call('DELETE', `/environment/${again.environment_id}`)).status, 204)
   await became(scene, 401, 'EXPIRED')
   await open(scene)

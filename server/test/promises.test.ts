@@ -166,7 +166,7 @@ test('a variable becomes a file, and moves with its aliases', async () => {
 
 const day = (ahead: number): string => new Date(Date.now() + ahead * 86_400_000).toISOString().slice(0, 10)
 
-test('an expired git token is not used, and one that expires soon is told of', async () => {
+test('an expired git token is not used, and one that expires soon is reported', async () => {
   const { environmentId } = await newPlace(api)
   const token = async (name: string, expired_at: string) =>
     (await ok('POST', `${organization}/gitToken`, { name, type: 'GITHUB', token: 'secret', expired_at })).id as string

@@ -1,6 +1,6 @@
 /**
- * Pushes to a private repository on a real git host, with two whole control planes on one database: told of by signed
- * deliveries, or by nobody; and a plane that is killed right after its answer.
+ * Pushes to a private repository on a real git host, with two whole control planes on one database: with signed
+ * deliveries, or without any; and a plane that is killed right after its answer.
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -45,7 +45,7 @@ const deliver = async ({ url }: Slipway, path: string, { headers, body }: Delive
   return answer.status
 }
 
-test('pushes are deployed once, whichever plane is told, and however it ends', async () => {
+test('pushes are deployed once, whichever plane gets the delivery, and however it ends', async () => {
   await git.createRepository('mono')
   const begin = { 'api/Dockerfile': 'FROM fake/serve\n', 'web/Dockerfile': 'FROM fake/serve\n' }
   await git.commit('mono', begin, 'begin')
@@ -91,7 +91,7 @@ test('pushes are deployed once, whichever plane is told, and however it ends', a
   assert.equal(await deliver(second, path, told('gitlab', two)), 202)
   for (const service of [api, web]) await became(service, two, 'SKIPPED')
 
-  // Killed once it has answered: what it was told is not lost.
+  // Killed once it has answered: the delivery is not lost.
   const three = await git.commit('mono', { 'web/a.txt': '2' }, 'change the web')
   git.setFault({ kind: 'hang' })
   assert.equal(await deliver(first, path, told('bitbucket', three)), 202)
@@ -101,7 +101,7 @@ test('pushes are deployed once, whichever plane is told, and however it ends', a
   await became(api, three, 'SKIPPED')
   await until(async () => (await runs(web)) === three, { what: 'the commit to run', timeoutMs: 30_000 })
 
-  // Rewritten, and nobody tells.
+  // Rewritten, without a delivery.
   await git.git('mono', ['update-ref', 'refs/heads/main', one])
   const four = await git.commit('mono', { 'api/a.txt': '4' }, 'from another side')
   await database.query(`update watched_repository set next_at = '-infinity'`)

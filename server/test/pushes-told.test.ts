@@ -1,6 +1,6 @@
 /**
- * What git hosts are told, and asked for: the status of each commit that a push deploys, the webhook of a repository;
- * and images whose tag moves.
+ * Requests to git hosts: the status of each commit that a push deploys, the webhook of a repository; and images whose
+ * tag moves.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -83,7 +83,7 @@ const hurry = async (): Promise<void> => {
   await database.query(`select pg_notify('slipway_commit_status', '')`)
 }
 
-test('each host is told what becomes of a pushed commit: under way, then deployed with the address', async () => {
+test('each host gets the status of a pushed commit: pending, then deployed with the address', async () => {
   for (const name of apiNames) {
     const { path, service } = await newFollowed(name)
     const commit = await push(path)
@@ -98,7 +98,7 @@ test('each host is told what becomes of a pushed commit: under way, then deploye
   }
 })
 
-test('a failure is told with its reason, in one sentence and without what the service keeps secret', async () => {
+test('a failure is reported with its reason, in one sentence and without secrets of the service', async () => {
   const { path, service } = await newFollowed('github')
   const secret = { key: 'PASSWORD', value: 'canary-in-status' }
   assert.equal((await call('POST', `/application/${service.id}/secret`, secret)).status, 201)
@@ -148,7 +148,7 @@ test('a host that is away holds up no deployment, is asked again after ever long
   }
 })
 
-test('a token is never sent to another host than its own, and a repository without one tells nobody', async () => {
+test('a token is never sent to another host than its own, and a repository without one gets no statuses', async () => {
   const tokenId = await newToken('github')
   const { environmentId } = await newPlace(api)
   const elsewhere = { url: 'https://github.com/acme/elsewhere', branch: 'main', git_token_id: tokenId }
@@ -200,7 +200,7 @@ test('a sync enters the webhook at the host, once however often it is asked, and
   }
 })
 
-test('a sync says why it cannot be: no token, another host, a refusal; and is for nobody of another organization', async () => {
+test('a sync says why it cannot be: no token, another host, a refusal; and other organizations cannot use it', async () => {
   const { service } = await newFollowed('github')
   const stranger = await api.newOrganization()
   const path = `/service/${service.id}/gitWebhook/sync`

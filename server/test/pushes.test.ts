@@ -106,7 +106,7 @@ const settled = (environmentId: string) =>
     { what: 'rest', timeoutMs: 20_000 },
   )
 
-test('a push that a git host tells of deploys the head that the repository has, whatever the payload says', async () => {
+test('a push that a git host reports deploys the head of the repository, whatever the payload says', async () => {
   for (const host of hostNames) {
     const { environmentId, path, services } = await newScene({})
     source.head = newCommit()
@@ -144,7 +144,7 @@ test('what is not signed with the secret, is not readable or comes to the wrong 
     if (host !== 'gitlab') await refuses(hook.path, { ...sign(host, body, hook.secret), body: `${body} ` }, 401)
     for (const wrong of ['', '[]', '{"ref":', '{"__proto__":{"full_name":"a/b"}}', '\u0000'])
       await refuses(hook.path, sign(host, wrong, hook.secret), 400)
-    // Genuine, and of somebody else: it concerns what that organization follows, which is nothing.
+    // Genuine, but from another organization: it concerns what that one follows, which is nothing.
     const own = await send(new URL(theirs.body.url).pathname, sign(host, body, theirs.body.signing_secret))
     assert.deepEqual([own.status, own.body.repositories], [202, 0], host)
   }
@@ -164,7 +164,7 @@ test('a bad signature of the host is not saved by a good copy, nor an old one by
 
 const garbageBodies = howMany(2000, 10_000)
 
-test(`${garbageBodies} garbage bodies do nothing, write a line each, and hold up nobody`, async () => {
+test(`${garbageBodies} garbage bodies do nothing, write a line each, and delay no other request`, async () => {
   const lines: Json[] = []
   const { log } = api.parts
   const warn = log.warn.bind(log)
@@ -303,7 +303,7 @@ test('auto_deploy, skip words, the root path, restrictions and a stop decide wha
     const words = await Promise.all([all, rooted].map(lastPush))
     return words.map(({ outcome, reason }) => reason ?? outcome)
   }
-  // The url of one was written in other letters: two repositories to us, told of by one path.
+  // The url of one was written in other letters: two repositories to us, reported with one path.
   const nothing = 'Nothing below /api has changed.'
   assert.deepEqual(await outcome(['web/x']), ['DEPLOYED', nothing])
   assert.deepEqual(await outcome(['api/x', 'web/x']), ['DEPLOYED', 'DEPLOYED'])
@@ -426,7 +426,7 @@ test('ten pushes in a row deploy the last: those that wait are replaced, with wh
   assert.deepEqual(results, [])
 })
 
-test('a repository is asked by itself too: pushes of which nobody tells are found, once', async () => {
+test('a repository is also polled: pushes without a webhook are found, once', async () => {
   const { environmentId, path, services } = await newScene({ name: 'polled' })
   source.head = newCommit()
   const due = () =>

@@ -19,7 +19,7 @@ import { exec } from '../src/lib/exec.ts'
 
 const ready = new URL('../../bin/ready.sh', import.meta.url).pathname
 
-test('an installer’s output follows no link that somebody planted, and stays only when it failed', async (t) => {
+test('an installer’s output never follows a planted link, and is kept only after a failure', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-ready-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   const victim = join(folder, 'victim')

@@ -1,4 +1,4 @@
-/** What registries tell of images: who is heard, and that a delivery is no more than a reason to ask for the digest. */
+/** Webhooks of registries: which are accepted, and that a delivery only triggers a poll of the digest. */
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { test } from 'node:test'

@@ -121,7 +121,7 @@ test('a copy that is put back touches nothing that was made since, and does what
   }
 })
 
-test('a second control plane on a copy of the data directory holds, and the first one goes on', async () => {
+test('a second control plane on a copy of the data directory waits, and the first one continues', async () => {
   const slipway = await begin()
   try {
     const before = await make(slipway)

@@ -175,7 +175,7 @@ test('a rotation under readers and writers, killed halfway and started again, fa
   await assert.rejects(deafReplica(api), /does not have the key/)
 })
 
-/** Dies, for whoever uses it, when it has run so many statements. */
+/** Fails all later calls when it has run so many statements. */
 const mortal = (database: Database, statements: number): { database: Database; died: () => boolean } => {
   let left = statements
   const count = (): void => {
@@ -203,7 +203,7 @@ const mortal = (database: Database, statements: number): { database: Database; d
   return { database: counted, died: () => left < 0 }
 }
 
-test('whichever statement is its last, a killed rotation leaves everything readable and goes on to the same end', async () => {
+test('whichever statement is its last, a killed rotation leaves everything readable and resumes to the same end', async () => {
   const api = await startApi()
   const { opens } = await fill(api, 9)
   const file = keyFileOf(api)

@@ -97,7 +97,7 @@ const visit = (made: Made): Promise<{ status: number; body: string }> => ask(por
 
 const count = async ({ id }: Made): Promise<number> => (await runtime.instancesOf(id)).length
 
-test('a service sleeps when nobody asks, says so, and the next requests wake it with one start', async () => {
+test('an idle service sleeps, says so, and the next requests wake it with one start', async () => {
   const made = await make()
   const deployed = await act(made, 'deploy', 'DEPLOYED')
   assert.deepEqual(deployed.scaling, { running_instances: 1, minimum: 0, maximum: 1, asleep: false })
@@ -183,7 +183,7 @@ test('requests that wait for what is stopped or deleted meanwhile are answered s
   }
 })
 
-test('what cannot be woken says why, tells who waits, and is tried again', async () => {
+test('a service that cannot be woken says why, also to waiting requests, and is retried', async () => {
   const made = await make()
   await act(made, 'deploy', 'DEPLOYED')
   await sleeps(made)

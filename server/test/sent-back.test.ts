@@ -45,7 +45,7 @@ const read = async (change: Operation, values: Values): Promise<Json> => {
   return body.results.find((record: Json) => record.id === id) ?? assert.fail(`${from.id} has no ${id}`)
 }
 
-/** Without what a change alone tells. */
+/** Without the fields that every change updates. */
 const lasting = (record: Json): string =>
   JSON.stringify(record, (name, value) => (name === 'updated_at' || name === 'last_updated_by' ? undefined : value))
 

@@ -1,7 +1,7 @@
 /**
  * Terraform services on a real engine: plan, apply, a change, outputs that an application uses, destroy; one run at a
  * time; a kill -9 in the middle of an apply. The tool is the machine's own Terraform, or the one that SLIPWAY_TERRAFORM
- * names; where there is none, a stand-in that honours the same contract (terraform-tool/tofu).
+ * names; where there is none, a stand-in that honors the same contract (terraform-tool/tofu).
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -95,7 +95,7 @@ output "slow" {
 }
 `
 
-/** Writes the word on its page, so that a visit tells what it was given. */
+/** Writes the word on its page, so that a visit shows which one it got. */
 const reader = {
   Dockerfile: [
     `FROM ${busyboxImage}`,

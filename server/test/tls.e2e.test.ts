@@ -215,7 +215,7 @@ const afterFailure = async (host: string): Promise<Json> => {
 const ordersFor = async (host: string): Promise<number> =>
   (await database.query('select 1 from certificate_order where host = $1', [host])).length
 
-test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the old certificate serving, and is told', {
+test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the old certificate serving, and is reported', {
   skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'www.shop.localhost'
@@ -237,7 +237,7 @@ test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the
   gate.refuse(refusals.nonsense)
   await fails(/The certificate authority/)
   gate.refuse(null)
-  // Nobody listens there.
+  // No program listens there.
   await pebble.moveHost(host, '127.0.0.9')
   await fails(/could not verify the host: .*127\.0\.0\.9/)
   await pebble.moveHost(host, '127.0.0.1')

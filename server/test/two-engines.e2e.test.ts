@@ -1,7 +1,7 @@
 // Runs alone: it measures, or takes what the machine has.
 /**
  * Two engines, each a cluster: this machine's, and one of another machine that is reached over TLS and then over SSH. One
- * server deploys to both, one router leads to both, and the end of one is no matter of the other.
+ * server deploys to both, one router leads to both, and the end of one does not affect the other.
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -239,7 +239,7 @@ describe('two engines', { skip: otherMachineIsMissing }, () => {
     assert.deepEqual(await containersOf(far.web), [])
     const [web, image, database] = await Promise.all([far.web, far.image, databaseId].map(there))
     assert.deepEqual([web!.length, image!.length, database!.length], [1, 1, 1])
-    // What nobody outside asks is not published, and nothing is on every address of that machine.
+    // Ports that are not needed outside are not published, and nothing is on every address of that machine.
     const published = [...web!, ...image!, ...database!].flatMap(({ Ports }) =>
       Ports.filter(({ IP }) => IP !== undefined),
     )
@@ -296,7 +296,7 @@ describe('two engines', { skip: otherMachineIsMissing }, () => {
     assert.equal((await there(far.web)).length, 1)
   })
 
-  test('while one engine is dead its services say so, and all goes on with the other', async () => {
+  test('while one engine is dead its services say so, and everything works on the other', async () => {
     await machine.killEngine()
     const killedMs = performance.now()
     const dead = send('POST', `/environment/${far.environmentId}/redeploy`)

@@ -1,5 +1,5 @@
 // Runs each night: docs/guides/develop.md says what every run has instead.
-/** Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers go on. */
+/** Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers keep running. */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -81,7 +81,7 @@ describe('two control planes', () => {
     await engine.close()
   })
 
-  test('what is asked of either is done once, told by both, and served by both', async (t) => {
+  test('a request to either is done once, reported by both, and served by both', async (t) => {
     const place = await createPlace(first)
     const web = await createContainer(second, place, 'web')
     for (const [plane, other, text] of [
@@ -109,7 +109,7 @@ describe('two control planes', () => {
     const { results } = await send(first, 'GET', `/container/${web.id}/deploymentHistory`)
     assert.equal(results.length, 2)
     assert.equal((await containersOf(web.id)).length, 1)
-    // A domain that one of them is told of is routed by both.
+    // A domain that is added at one of them is routed by both.
     await send(second, 'POST', `/container/${web.id}/customDomain`, {
       domain: 'both.example',
       generate_certificate: false,
@@ -161,8 +161,8 @@ describe('two control planes', () => {
         timeoutMs: 10_000,
         what: 'both routers to lead to it',
       })
-    // The engine tells in two steps that a container is gone, and one whose address is not free yet is made anew: what is
-    // counted is who acts, and what begins to run.
+    // The engine reports in two steps that a container is gone, and one whose address is not free yet is made again: we
+    // count who acts, and what starts to run.
     const acted = both.planes.filter((plane) => lines(plane, 'instances are missing', gone.id) > 0)
     assert.deepEqual(acted, [await both.holder()])
     assert.equal(await countOf(gone.id, since, 'start'), 2, JSON.stringify(await happenedTo(gone.id, since)))
@@ -211,13 +211,13 @@ describe('two control planes', () => {
       assert.equal((await containersOf(container.id)).length, 1)
       assert.equal((await visit(other, hostOf(its, 'slow'))).text, 'slow')
     }
-    // Whoever comes back serves what was deployed while it was away, and holds nothing that is held.
+    // A server that is back serves what was deployed meanwhile, and does not become the holder of what another one holds.
     await holder.start()
     for (const { place: its } of begun) assert.equal((await visit(holder, hostOf(its, 'slow'))).text, 'slow')
     assert.equal((await visit(holder, hostOf(place, 'gone'))).text, 'gone')
     assert.equal(await both.holder(), other)
     assert.equal(await countOf(gone.id, since, 'start'), 1)
-    // After an orderly stop nobody waits for a lease to run out.
+    // After a graceful stop no server waits for a lease to expire.
     const beganMs = performance.now()
     await other.kill('SIGTERM')
     await until(async () => (await both.holder()) === holder, { timeoutMs: 15_000, what: 'the other to take over' })

@@ -1,4 +1,4 @@
-/** Two whole control planes on one PostgreSQL: one admin token, and revoked means revoked, whoever starts when. */
+/** Two whole control planes on one PostgreSQL: one admin token, and revoked means revoked, whichever server starts when. */
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -30,7 +30,7 @@ const defaultCluster = async (): Promise<Json> => {
   return { ...results[0], path: `/organization/${id}/cluster/${results[0].id}` }
 }
 
-test('the default cluster is not deployed and says why, and nobody looks after it', async () => {
+test('the default cluster is not deployed and says why, and has no holder', async () => {
   const { path, status, is_default: isDefault } = await defaultCluster()
   assert.deepEqual([isDefault, status], [true, 'READY'])
   const told = await must('GET', `${path}/status`)

@@ -12,7 +12,7 @@ export interface Scene {
   post(path: string, body: object): Promise<Json>
   /** Another number for each operation: for names that must not clash. */
   readonly count: number
-  /** The value of a path parameter, made (with what it stands in) when it is not there yet. */
+  /** The value of a path parameter, made together with its parents if it does not exist yet. */
   need(values: Values, param: string): Promise<string>
   /** Waits until nothing of the environment is under way. */
   settled(environmentId: string): Promise<unknown>
@@ -29,7 +29,7 @@ export interface Case {
   query?(values: Values): Record<string, string>
   /** The status that this set-up gets although it is allowed; its body is an error. */
   refused?: number
-  /** Lesser scopes that admit, where the rule by paths (`admitted`) does not tell. */
+  /** Lesser scopes that are sufficient, where the rule by paths (`admitted`) does not say so. */
   scopes?: Scope[]
 }
 
@@ -37,6 +37,6 @@ export interface Cases {
   /** Makes what a path parameter names, fresh for each operation. */
   makers?: Record<string, (values: Values, scene: Scene) => Promise<string>>
   cases: Record<string, Case>
-  /** Cases of operations that repeat by owner, told by their paths. */
+  /** Cases of operations that repeat for each owner, recognized by their paths. */
   family?(operation: Operation): Case | undefined
 }

@@ -21,7 +21,7 @@ const access = {
   authentication: { region: 'eu-west-3', access_key: 'AKIA', role_arn: 'arn:aws:iam::1:role/r' },
 }
 
-/** The credentials of one kind of manager are no others'. */
+/** Credentials are valid for one kind of manager only. */
 const withSecret = (field: string, secret: string): object | undefined =>
   field.endsWith('json_credentials')
     ? {

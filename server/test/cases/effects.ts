@@ -72,14 +72,14 @@ Application | /git_repository/git_token_id | test/docker.e2e | a private reposit
 Application | /docker_target_build_stage | src/resources/kinds/application | the workload of an application is what its configuration says
 Application | /git_commit_id | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others
 Application, Helm, Job, Terraform | ?startId ?gitCommitId | src/resources/repositories/git-browsing | the commits of an application are those of its branch, the newest first, with the page of each
-Application, Job, Environment | /auto_preview | test/previews | a pull request that a host tells of gets an environment of its own, that follows its pushes and goes with it
+Application, Job, Environment | /auto_preview | test/previews | a pull request that a host reports gets its own environment, which follows its pushes and is removed with it
 Application, Job, Terraform | /build.timeout_max_sec /build.cpu_max_in_milli /build.ram_max_in_gib | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
 Application, Job, Terraform | /build.skip_git_submodules | src/builds/mirrors/submodules | files of submodules are in place, nested ones too, whatever their depth and the form of their URL
 Container | /image_name /tag /registry_id | src/deployments/images/images | a deploy of an image pulls it and builds nothing; a tag that the deploy names wins
 Container | /image_tag | src/resources/kinds/container | a container is deployed at the tag named, and goes with its deletion
 Application | ?message | test/source-archive | a directory becomes a commit with its files, modes and links, and is deployed
-Application | /git_repository/url | test/git-push.e2e | a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and what ran goes on
-Application | /auto_deploy | test/pushes | a push that a git host tells of deploys the head that the repository has, whatever the payload says
+Application | /git_repository/url | test/git-push.e2e | a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and the old version keeps running
+Application | /auto_deploy | test/pushes | a push that a git host reports deploys the head of the repository, whatever the payload says
 Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
 Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
 Organization Git Webhook | /git_token_id | test/pushes | a webhook for a git token concerns only what is read with it, and keeps it from being deleted
@@ -116,7 +116,7 @@ Organization | /name | src/resources/organization/organization | an edit keeps w
 Organization | /type /token | src/resources/organization/organization | a git token is kept sealed and never answered; a service that uses it keeps it from being deleted
 Organization | /workspace /git_api_url | src/resources/repositories/git-browsing | every provider lists the repositories that a token sees, page by page
 Organization | /repository_origins | src/resources/repositories/git-browsing | a git token is sent to no other port or scheme of the host of its API, whichever user names it
-Organization | /expired_at | test/promises | an expired git token is not used, and one that expires soon is told of
+Organization | /expired_at | test/promises | an expired git token is not used, and one that expires soon is reported
 Organization | ?projectId ?environmentId ?clusterId | src/resources/project/overview | services are listed by project, environment and cluster
 Organization Account Git Repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
 Git repository | ?gitTokenId ?name | src/resources/repositories/git-browsing | branches of a private repository are read from it with the token
@@ -255,7 +255,7 @@ Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/p
 Job | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
 Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
 Application, Container | /max_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
-Application, Container | /min_running_instances | test/scaling | a service sleeps when nobody asks, says so, and the next requests wake it with one start
+Application, Container | /min_running_instances | test/scaling | an idle service sleeps, says so, and the next requests wake it with one start
 Application, Container | /min_running_instances /max_running_instances | test/scaling | instances come and go by processor use between minimum and maximum, none is restarted, and a deployment keeps their number
 Cluster | /storageclass.fast_ssd | src/resources/cluster/kubernetes-settings | new volumes are of the class that the cluster names; one that is there keeps its own
 Application, Container | /hpa.memory.average_utilization_percent /deployment.antiaffinity.pod=Preferred,Requirred /deployment.topology_spread.zone=Disabled,ScheduleAnyway,DoNotSchedule /deployment.update_strategy.rolling_update.max_surge_percent | src/resources/cluster/kubernetes-settings | where instances are, how they follow each other and scale by memory is what their settings say; on a Docker engine that is named as only recorded

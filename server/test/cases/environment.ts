@@ -1,4 +1,4 @@
-/** Cases of what is done with a whole environment, and of what organizations and projects tell of theirs. */
+/** Cases of actions on a whole environment, and of the statuses of environments in organizations and projects. */
 import { newId } from '../../src/lib/ids.ts'
 import type { Cases } from './case.ts'
 import { deployed } from './core.ts'

@@ -4,7 +4,7 @@ import { newId } from '../../src/lib/ids.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 import { deployed } from './core.ts'
 
-/** Somebody who has signed in and is a member. */
+/** A person who has signed in and is a member. */
 const member = async (values: Values, { api }: Scene): Promise<void> => {
   const id = newId()
   await api.database.query(

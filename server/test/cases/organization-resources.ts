@@ -131,7 +131,7 @@ export const organizationResourceCases: Cases = {
   },
   family: (operation) => family(operation) ?? browsing(operation),
   cases: {
-    // Its repository is not there.
+    // Its repository does not exist.
     getHelmCharts: { ...sensitive, refused: 400 },
     listContainerRegistry: sensitive,
     getContainerRegistry: sensitive,

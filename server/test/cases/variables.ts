@@ -7,7 +7,7 @@ const parentOf = (path: string): string => path.split('/')[1]!
 const withVariable =
   (family: 'environmentVariable' | 'secret'): Case['before'] =>
   async (values, scene, { path, id }) => {
-    // An override stands at a narrower place than what it overrides.
+    // An override is set at a narrower place than the variable that it overrides.
     const owner = /Override$/.test(id) && parentOf(path) !== 'project' ? 'project' : parentOf(path)
     const parent = await scene.need(values, `${owner}Id`)
     const made = await scene.post(`/${owner}/${parent}/${family}`, { key: `KEY_${scene.count}`, value: 'v' })

@@ -1,4 +1,4 @@
-/** F11 to F14: new versions that crash, that need too much memory, that never get ready, whose image cannot be had. */
+/** F11 to F14: new versions that crash, that need too much memory, that never get ready, whose image is not available. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -128,7 +128,7 @@ const startBrokenRegistry = async (status: number) => {
   }
 }
 
-/** Deploys a container of an image that cannot be had there; answers how long that took. */
+/** Deploys a container whose image is not available there; returns how long that took. */
 const deployFrom = async (scene: Scene, name: string, url: string): Promise<number> => {
   const place = await createPlace(scene.slipway)
   const registry = await addRegistry(scene, place, name, url)

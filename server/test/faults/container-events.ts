@@ -1,4 +1,4 @@
-/** What the engine tells of a service's containers, as it happens. */
+/** The engine's events about a service's containers, as they happen. */
 import { createEngine } from '../../src/lib/docker/docker-engine.ts'
 
 export interface ContainerEvent {

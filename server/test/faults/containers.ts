@@ -1,4 +1,4 @@
-/** F7: containers that somebody removes or stops behind our back, and one that cannot live any more. */
+/** F7: containers that are removed or stopped behind our back, and one that can no longer run. */
 import assert from 'node:assert/strict'
 import { page } from '../support/docker/apps.ts'
 import { busyboxImage } from '../support/docker/busybox-image.ts'
@@ -13,7 +13,7 @@ import { type Scene, withScene } from './scene.ts'
 
 const noticedMs = 10_000
 
-/** Lives once: whoever starts the same container again finds it broken. */
+/** Runs once: a second start of the same container fails. */
 const livesOnce: Record<string, string> = {
   Dockerfile: [
     `FROM ${busyboxImage}`,

@@ -35,10 +35,10 @@ const send = (pids: readonly number[], signal: NodeJS.Signals): void => {
     }
 }
 
-/** What `pg_ctl restart -m immediate` does to it; whoever looks after it starts it again. */
+/** Stops it as `pg_ctl restart -m immediate` does; the server that manages it starts it again. */
 export const endAtOnce = (slipway: Slipway): void => send([postmasterOf(slipway)], 'SIGQUIT')
 
-/** Stops all of it where it stands; answers what lets it go on. */
+/** Suspends all of its processes; returns a function that resumes them. */
 export const freeze = (slipway: Slipway): (() => void) => {
   const postmaster = postmasterOf(slipway)
   send([postmaster], 'SIGSTOP')

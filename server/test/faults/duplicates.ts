@@ -34,7 +34,7 @@ const createTwice = async ({ slipway }: Scene, place: Place): Promise<void> => {
 
 const racing = 20
 
-/** Twenty at once with one key: one effect; the others get its answer or are told that it is under way. */
+/** Twenty at once with one key: one effect; the others get its answer, or the answer that it is still running. */
 const race = async ({ slipway, send }: Scene, place: Place): Promise<{ replayed: number; refused: number }> => {
   const path = `/project/${place.projectId}/environment`
   const body = { name: 'raced', mode: 'DEVELOPMENT' }

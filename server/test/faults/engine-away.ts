@@ -32,7 +32,7 @@ interface Stage extends Scene {
   place: Place
   applicationId: string
   load: Load
-  /** Of the API, in a quiet time. */
+  /** Latency of the API without load. */
   quietMs: number
 }
 
@@ -56,7 +56,7 @@ const p99Of = async (slipway: Slipway, place: Place, applicationId: string): Pro
 const readStatus = async ({ slipway, applicationId }: Stage, headers: Record<string, string> = {}): Promise<Json> =>
   (await slipway.api('GET', `/application/${applicationId}/status`, undefined, headers)).body
 
-/** What must be read of a running application while nobody can tell how it runs. */
+/** The state that must be shown for a running application while it is unknown. */
 const showsUnavailable = async (stage: Stage): Promise<void> => {
   await until(async () => (await readStatus(stage)).running_state === 'UNAVAILABLE', {
     timeoutMs: 30_000,
@@ -93,7 +93,7 @@ const relieve = async (stage: Stage): Promise<void> => {
   await isRunningAgain(stage)
 }
 
-/** Deploys `version`; answers how the deployment ends, to be awaited while the trouble goes on. */
+/** Deploys `version`; returns how the deployment ends, to be awaited during the outage. */
 const deployVersion = async (stage: Stage, version: string): Promise<void> => {
   await stage.git.commit('web', { 'index.html': `${version}\n` }, version)
   await deploy(stage.slipway, stage.applicationId)

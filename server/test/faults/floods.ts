@@ -76,7 +76,7 @@ const guarded = async (scene: Scene, place: Place, name: string, hosts: readonly
   return application
 }
 
-/** Whoever only uses what is theirs, with tokens enough never to be limited. */
+/** An organization that only uses its own services, with enough tokens never to be limited. */
 interface Neighbour {
   organizationId: string
   applicationId: string
@@ -92,7 +92,7 @@ interface Figures {
 
 const windowMs = 10_000
 
-/** Asks as the neighbour while a deployment of theirs runs, for ten seconds or until it has ended. */
+/** Sends requests as the other organization during its deployment, for ten seconds or until that has ended. */
 const look = async ({ url, pid }: Slipway, neighbour: Neighbour): Promise<Figures> => {
   const { organizationId, applicationId, tokens } = neighbour
   let turn = 0

@@ -10,7 +10,7 @@ import { addContainer, addRegistry, type Scene, withScene } from './scene.ts'
 const environments = 100
 const servicesEach = 10
 const cap = 4
-/** Of the other organization. */
+/** Deployments of the other organization. */
 const late = 5
 
 const fill = async (scene: Scene, place: Place): Promise<string[]> => {

@@ -1,6 +1,6 @@
 /**
- * A process that answers as a chart repository, a git host and a Docker engine would whose owner wants to stop whoever
- * asks them: large texts of very many values. Started with the paths of a certificate and its key; prints its two ports.
+ * A process that answers like a hostile chart repository, git host and Docker engine that want to block their client:
+ * large texts of very many values. Started with the paths of a certificate and its key; prints its two ports.
  */
 import { readFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'

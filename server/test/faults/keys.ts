@@ -29,7 +29,7 @@ const refuse = async (slipway: Slipway, expected: RegExp): Promise<number> => {
 
 interface Key {
   what: string
-  /** Null: the file is not there. */
+  /** Null: the file does not exist. */
   text: string | null
   says: RegExp
 }

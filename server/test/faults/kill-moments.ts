@@ -1,6 +1,6 @@
 /**
- * Kills a Slipway at a named step of a deployment, told from outside: by the steps in its log, by what the engine and
- * the database say, and by what a webhook receiver gets.
+ * Kills a Slipway at a named step of a deployment, which is recognized from outside: by the steps in its log, by the state
+ * of the engine and the database, and by the deliveries to a webhook receiver.
  */
 import { createLog } from '../../src/lib/log.ts'
 import { connect } from '../../src/store/database.ts'
@@ -73,7 +73,7 @@ const atOutbox: Watch = async ({ slipway: { dataDir } }, strike) => {
 
 const deploymentOf = ({ payload }: Delivery): string => payload.deployment_id
 
-/** A repeat of what was told before is no moment of its own. */
+/** A repeated delivery does not count as a new moment. */
 const atDelivery: Watch = async ({ receiver }, strike) => {
   const known = new Set(receiver.deliveries.filter(isFinalEvent).map(deploymentOf))
   receiver.onDelivery = (delivery) => {

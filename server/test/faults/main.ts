@@ -10,7 +10,7 @@ import { faults } from './index.ts'
 const say = (line: string): Promise<void> =>
   new Promise((resolve) => void process.stdout.write(`${line}\n`, () => resolve()))
 
-/** Rejects when the time is up or an error was caught by nobody; `run` may still go on then. */
+/** Rejects when the time is up or an error was not caught; `run` may continue after that. */
 const watched = async (fault: Fault): Promise<string> => {
   const { promise, reject } = Promise.withResolvers<never>()
   const deadlineMs = fault.deadlineMs ?? 120_000
@@ -53,7 +53,7 @@ const chosen = (ids: readonly string[]): readonly Fault[] => {
   return ids.length === 0 ? faults : faults.filter(({ id }) => ids.includes(id))
 }
 
-// Whoever ends this run early is not left with what it started.
+// A run that is ended early cleans up everything that it started.
 for (const signal of ['SIGINT', 'SIGTERM'] as const)
   process.once(signal, () => void clearUp().finally(() => process.exit(130)))
 

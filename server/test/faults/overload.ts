@@ -1,4 +1,4 @@
-/** F21, F23 and F26: floods of logs, of connections, of bytes and of clones, seen by whoever asks the API meanwhile. */
+/** F21, F23 and F26: floods of logs, of connections, of bytes and of clones, seen by a client of the API. */
 import assert from 'node:assert/strict'
 import { connect, type Socket } from 'node:net'
 import { page } from '../support/docker/apps.ts'
@@ -55,7 +55,7 @@ const logFlood: Fault = {
         assert.equal(await settle(slipway, application.id), 'DEPLOYED')
         return application
       }
-      // The first build starts the thread that prepares builds, which is no flood's doing.
+      // The first build starts the thread that prepares builds; that is not caused by a flood.
       await deployed('quiet', page('quiet'))
       const beforeMb = residentMb(slipway.pid())
       const application = await deployed('flood', flooding)
@@ -180,7 +180,7 @@ const sendBodies = async (slipway: Slipway): Promise<number> => {
   return slowestMs
 }
 
-/** All at once; whoever is told to come again (503) does. Answers how many were. */
+/** All at once; those that get a 503 are retried. Returns how many did. */
 const cloneAll = async ({ api }: Slipway, environmentId: string, round: number): Promise<number> => {
   let later = 0
   const clone = async (name: string): Promise<boolean> => {

@@ -83,7 +83,7 @@ const gone = async ({ slipway }: Scene, environmentId: string): Promise<void> =>
 
 const isFinal = (event: string): boolean => event !== 'DEPLOYMENT_STARTED'
 
-/** Each deployment ended once: in one state, told by one event that says the same. */
+/** Each deployment ended once: in one state, with one event that says the same. */
 const judge = async ({ send }: Scene, receiver: Receiver, application: Json): Promise<void> => {
   const { results } = await send('GET', `/application/${application.id}/deploymentHistoryV2?pageSize=100`)
   assert.equal(results.length, rounds)

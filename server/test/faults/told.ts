@@ -1,4 +1,4 @@
-/** Webhooks of deployments, as a receiver saw them: every one told of at least once, and repeats known by their id. */
+/** Webhooks of deployments, as a receiver saw them: each delivered at least once, repeats recognized by their id. */
 import assert from 'node:assert/strict'
 import { type Receiver, startReceiver } from '../support/peers/receiver.ts'
 import type { Place } from '../support/slipway/story.ts'
@@ -9,7 +9,7 @@ const started = 'DEPLOYMENT_STARTED'
 
 export const isFinalEvent = ({ event }: { event: string }): boolean => event !== started
 
-/** A receiver that is told of every deployment of the organization. */
+/** A receiver of events for every deployment of the organization. */
 export const listenTo = async ({ send }: Scene, place: Place): Promise<Receiver> => {
   const receiver = await startReceiver()
   const webhook = await send('POST', `/organization/${place.organizationId}/webhook`, {

@@ -33,7 +33,7 @@ const readAnswers = async (slipway: Awaited<ReturnType<typeof prepareSlipway>>, 
   for (const [path, methods] of Object.entries(paths)) {
     const names = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!)
     const isOurs = methods.get !== undefined && names.length > 0 && names.every((name) => name in ids)
-    // What the engine, a name server or a receiver says at the moment is no row.
+    // Current answers of the engine, a name server or a receiver are not rows.
     if (
       !isOurs ||
       /\/ws\b|stream|heck|epository|anch|\/log$|\/cluster|\/checkCustomDomain$|\/webhook\/.*\/event$|\/commit$/.test(

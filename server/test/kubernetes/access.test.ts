@@ -74,7 +74,7 @@ test('a cluster is registered with the account of the manifest, looked at, and t
   assert.equal((await call('DELETE', path)).status, 204)
 })
 
-test('credentials take a client certificate, and refuse what lacks a right by its name', async () => {
+test('credentials accept a client certificate, and are refused with the name of a missing right', async () => {
   assert.equal((await newCredentials(kubeconfig)).status, 201)
   const fewer = manifestWith((rules) => rules.filter(({ resources }) => !resources.includes('jobs')))
   const lesser = await grantAccess(admin, fewer)

@@ -1,6 +1,6 @@
 /**
- * Argo CD apps through the API on a real cluster, with the definitions of Argo CD's resources. Its images cannot be had
- * here: the test plays the application controller, by writing what one writes (support/kubernetes/fake-argo.ts).
+ * Argo CD apps through the API on a real cluster, with the definitions of Argo CD's resources. Its images are not
+ * available here: the test plays the application controller, by writing what one writes (support/kubernetes/fake-argo.ts).
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'

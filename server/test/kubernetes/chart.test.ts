@@ -187,14 +187,14 @@ const stateOf = async (): Promise<string | null> => {
   const { status, body } = await ask('GET', `${service}/status`)
   return status === 200 && isSettled(body.state) ? body.state : null
 }
-/** What runs is told this. */
+/** True if the only running pod was started with this page. */
 const runs = async (page: string): Promise<boolean> => {
   const { items } = await admin.get(`/api/v1/namespaces/slipway-${environment.id}/pods`)
   const there = items.filter(({ metadata }: Json) => metadata.deletionTimestamp === undefined)
   return there.length === 1 && isReady(there[0]) && there[0].spec.containers[0].args[0] === script(page)
 }
 const comesTo = async (page: string): Promise<void> => {
-  // While a server is away, a request may meet nobody.
+  // While a server is down, a request may reach none.
   const settled = () => stateOf().catch(() => null)
   const state = await until(settled, { ...patience, what: `the deployment of ${page} to settle` })
   const why = async () => JSON.stringify((await ask('GET', `/environment/${environment.id}/logs`)).body).slice(-2000)
@@ -234,7 +234,7 @@ const holder = async (): Promise<string | undefined> => {
   return (await pods()).map(({ metadata }) => metadata.name).find((name) => rows[0]?.worker.startsWith(`${name}-`))
 }
 
-test('one replica is killed: the other goes on, and another one comes', { skip }, async () => {
+test('one replica is killed: the other continues, and a new one starts', { skip }, async () => {
   const killed = await until(holder, { ...patience, what: 'a replica to look after the cluster' })
   await deploy('second')
   const path = `/api/v1/namespaces/${namespace}/pods/${killed}?gracePeriodSeconds=0`

@@ -33,7 +33,7 @@ const server = require('dgram').createSocket('udp4').on('message', (bytes, { por
 server.bind(8080)
 require('http').createServer((_, answer) => answer.end('ok')).listen(8080)`
 
-/** Whoever asks for it lets an instance say from then on whether it is ready. */
+/** A request for it sets whether the instance reports ready from then on. */
 const cgi = (name: string, command: string): string =>
   `printf '#!/bin/sh\\n${command} /tmp/w/ready; echo; echo done\\n' > /tmp/w/cgi-bin/${name}; chmod +x /tmp/w/cgi-bin/${name}`
 

@@ -67,7 +67,7 @@ test(`after each of ${kills} kill -9 the deployment ends final, and the cluster 
       },
       { ...patience, what: 'the deployment to settle' },
     )
-  /** What the programs that run, and go on to, are told. */
+  /** The first argument of each program that keeps running. */
   const told = async (): Promise<string[]> => {
     const { items } = await admin.get(`/api/v1/namespaces/${namespace}/pods`)
     return items.flatMap(({ metadata, spec }: Json) =>

@@ -1,6 +1,6 @@
 /**
- * The API server of a real cluster stands still for a minute in the middle of a deployment: nothing is stuck, nobody asks in
- * a tight loop, and deployments go on when it is back.
+ * The API server of a real cluster is suspended for a minute in the middle of a deployment: nothing is stuck, no code
+ * retries in a tight loop, and deployments resume when it is back.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -13,7 +13,7 @@ import { outbound, ownNode } from './cluster/scene.ts'
 const standstillMs = 60_000
 const patience = { timeoutMs: 60_000 }
 
-test('a deployment goes on after the API server stood still for a minute, and so does the next one', {
+test('a deployment resumes after the API server was suspended for a minute, and the next one works too', {
   skip,
 }, async (context) => {
   let connections = 0

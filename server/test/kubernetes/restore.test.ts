@@ -1,7 +1,7 @@
 /**
- * A data directory that is put back from a copy, and one that is copied while the original goes on, on a real cluster:
- * nothing that was made since is touched before an operator has chosen, and what is adopted serves from the volume that
- * it had.
+ * A data directory that is restored from a copy, and one that is copied while the original stays in use, on a real
+ * cluster: nothing that was made since is touched before an operator has chosen, and adopted services serve from their
+ * old volumes.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -272,7 +272,7 @@ const conflictOf = async (slipway: Slipway, clusterId: string): Promise<string |
 const untilConflict = (slipway: Slipway, clusterId: string, code: string | null): Promise<unknown> =>
   until(async () => (await conflictOf(slipway, clusterId)) === code, { timeoutMs: 60_000, what: `${code}` })
 
-test('of two control planes on copies of a data directory one goes on and the other holds, until an operator chooses that', {
+test('of two control planes on copies of a data directory one continues and the other waits, until an operator chooses that', {
   skip,
 }, async () => {
   const scene = await begin()

@@ -146,7 +146,7 @@ test('a change under load loses no request, and a version that fails leaves the 
   assert.equal(left.status, 404)
 })
 
-test('what cannot run is told with the reason', async () => {
+test('a program that cannot run fails with the reason', async () => {
   const short = { readyTimeoutMs: 15_000 }
   const cases: [Partial<Workload>, string, RegExp][] = [
     [{ image: 'localhost:1/no/such:1' }, 'image_unreachable', /cannot pull the image localhost:1\/no\/such:1/],

@@ -120,7 +120,7 @@ test('a terraform service runs on a cluster, and neither a killed server nor a p
       const [row] = await database.query<{ serial: number; isKept: boolean; held: string | null }>(sql, [id])
       return row ?? null
     })
-  /** What neighbours are told. */
+  /** The variables that other services get. */
   const outputRows = () =>
     withDatabase(slipway.dataDir, (database) =>
       database.query<{ name: string; value: string | null; isSealed: boolean }>(
@@ -167,7 +167,7 @@ test('a terraform service runs on a cluster, and neither a killed server nor a p
   assert.equal(await run({ action: 'FORCE_UNLOCK' }), 'DEPLOYED')
   assert.match(await log(), /The state is not locked/)
 
-  // The server is killed, and the pod goes with its machine while nobody looks: what it had made is known.
+  // The server is killed, and the pod is lost with its machine meanwhile: its state is known.
   await git.commit('infra', { 'live/main.tf': moduleOf('two', 600) }, 'two')
   await deploy()
   await says(/slow_two: Creating/)

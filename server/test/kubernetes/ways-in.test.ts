@@ -105,7 +105,7 @@ const exposure: Exposure = {
 const roll = (runtime: Runtime, workload: Workload, exposed = exposure) =>
   runtime.converge(workload, runningAs(workload, exposed), createRollout().rollout, signal())
 
-test('a gateway that a cluster cannot have is told, and one that it has gets routes, which go with their service', async () => {
+test('a gateway that a cluster cannot have is reported, and one that it has gets routes, which are removed with their service', async () => {
   const gateway = { name: 'main', namespace: 'edge', keepsClients: true }
   const runtime = await open(gateway)
   const workload = newWorkload()

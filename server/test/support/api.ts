@@ -78,7 +78,7 @@ export interface TestApi {
   /** The same with another token; null sends none. */
   as(token: string | null): Call
   newToken(scopes: readonly Scope[], organizationId?: string): Promise<string>
-  /** An organization of somebody else, with an Admin token of it. */
+  /** An organization of another user, with an Admin token of it. */
   newOrganization(): Promise<{ id: string; token: string }>
   source: TestSource
 }
@@ -90,7 +90,7 @@ export interface TestSource {
   branches: Map<string, string>
   /** Image that commits of the branch build to; a `DeploymentError` fails the build. */
   image: string | DeploymentError
-  /** Of the head; a `DeploymentError` fails its fetch. */
+  /** Message of the head; a `DeploymentError` fails its fetch. */
   message: string | DeploymentError
   /** The paths in which the head differs from any other commit. */
   changes: string[] | null
@@ -208,7 +208,7 @@ const createParts = async (
     ...(hasLines ? { lines: { database, writer: 'test', log, work, clock: systemClock } } : {}),
   })
   await clusters.start()
-  // What the engine has is known from the first request on, also where no engine looks after it.
+  // The capacity of the engine is known for the first request, even if no deployment engine runs.
   await Promise.all(clusters.all().map((cluster) => learnCapacity(database, cluster)))
   const sources = git
     ? createSources({ dataDir, database, network: outbound, concurrency: 1, log, clock: systemClock })

@@ -1,7 +1,7 @@
 /**
  * What an existing client of the public API expects, read from the type declarations of its npm package: for each of its
- * calls the type of the body it sends and of the answer it takes. A value fits when every required key is there, every
- * value has its type and every word stands in its list; more fields never hurt.
+ * calls the type of the body it sends and of the answer it takes. A value fits when every required key exists, every
+ * value has its type and every word is in its list; more fields never hurt.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -136,7 +136,7 @@ const judgeFields = (shape: Extract<Shape, { is: 'fields' }>, value: unknown, at
   if (!isObject(value)) return [`${at} is no object`]
   const known = [...shape.fields].flatMap(([name, field]) => {
     const inner = value[name]
-    // Clients read an optional field that is null as one that is not there.
+    // Clients treat an optional field that is null like a missing one.
     if (inner === undefined || (inner === null && field.optional))
       return field.optional ? [] : [`${at}.${name} is missing`]
     return judge(field.shape, inner, `${at}.${name}`)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { fieldsOf } from '../../src/api/operations/fields.ts'
 import { operations } from '../../src/resources/index.ts'
 
-/** Of a field (`/mode`, `?scope`) of an operation, those that do what the field does. */
+/** The values of a field (`/mode`, `?scope`) of an operation that act as the field does. */
 export const closedValues = (operationId: string, field: string): readonly string[] => {
   const operation = operations.find(({ id }) => id === operationId)
   const values = operation === undefined ? [] : (fieldsOf(operation).find((row) => row.field === field)?.values ?? [])

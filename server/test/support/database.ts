@@ -54,7 +54,7 @@ const makeTemplate = async (server: string, admin: Database): Promise<void> => {
     await tx.query('select pg_advisory_xact_lock(7301914202)')
     const [found] = await tx.query('select 1 from pg_database where datname = $1', [template])
     if (found !== undefined) return
-    // Made under another name first, so that nobody copies half of it.
+    // Made under another name first, so that no test copies half of it.
     const half = `slipway_half_${randomBytes(6).toString('hex')}`
     await admin.query(`create database ${half}`)
     const database = connect(withName(server, half), log, { max: 1 })

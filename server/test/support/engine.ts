@@ -225,7 +225,7 @@ const kinds: DeployableKind[] = [
     kind: 'database',
     source: pulled,
     environment: (_, secrets) => ({ WORD: secrets.password ?? '' }),
-    // Each by its name, beside what stays up.
+    // Tasks by name, beside the instances.
     tasks: ({ tasks = {} }) =>
       Object.fromEntries(
         Object.entries(tasks as Record<string, Record<string, unknown>>).map(([name, spec]) => [name, taskIn(spec)]),

@@ -7,9 +7,9 @@ interface Sleeper {
 }
 
 export interface FakeClock extends Clock {
-  /** Moves on by `ms`: whatever sleeps until then wakes in its order, each with time to go on before the next. */
+  /** Advances by `ms`: sleepers wake in order, and each can continue before the next one wakes. */
   advance(ms: number): Promise<void>
-  /** Lets everything go on that waits for neither time nor the world. */
+  /** Lets all code continue that waits for neither the clock nor input or output. */
   rest(): Promise<void>
   /** How many sleep. */
   sleeping(): number

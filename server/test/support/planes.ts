@@ -12,7 +12,7 @@ import { type Json, prepareSlipway, type Slipway } from './slipway/slipway.ts'
 export interface Planes {
   database: TestDatabase
   planes: readonly [Slipway, Slipway]
-  /** The one that looks after the machine's engine; undefined while nobody does. */
+  /** The plane that is the holder of the machine's engine; undefined while none is. */
   holder(): Promise<Slipway | undefined>
   /** Who works on deployments now. */
   workers(): Promise<Slipway[]>
@@ -57,7 +57,7 @@ export interface Happened {
   service: string
 }
 
-/** Everything that has happened to containers of a service since then, as the engine tells it. */
+/** The engine's events about containers of a service since then. */
 export const happenedTo = async (serviceId: string, since: Date): Promise<Happened[]> => {
   const query = {
     since: (since.getTime() / 1000).toFixed(3),

@@ -8,7 +8,7 @@ export interface Heard {
   all: Json[]
   /** Of events. */
   ids: string[]
-  /** Of the websocket's end, or of the events': 0 while open. */
+  /** The close code of the websocket or of the event stream: 0 while open. */
   code: number
   close(): void
 }

@@ -2,7 +2,7 @@ import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import type { Log } from '../../src/lib/log.ts'
 
-/** All that any part writes to its log from now on, at every level, as it would stand in the file. */
+/** All lines that any part writes to its log after this, at every level, as they would be in the file. */
 export const tapLog = (log: Log): (() => string) => {
   let logged = ''
   const sink = new Writable({

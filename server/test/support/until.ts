@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 export interface UntilOptions {
   /** Default 5000. */
   timeoutMs?: number
-  /** What is waited for, as it should stand in the failure: "the deployment to end". */
+  /** What is waited for, as the failure should say it: "the deployment to end". */
   what: string
 }
 

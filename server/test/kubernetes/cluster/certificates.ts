@@ -7,7 +7,7 @@ export interface ClusterKeys {
   /** Signs the two others. */
   ca: Pair
   server: Pair
-  /** Of the group system:masters. */
+  /** A user of the group system:masters. */
   admin: Pair
   /** PEM, private; the API server takes the public part from it. */
   accounts: string

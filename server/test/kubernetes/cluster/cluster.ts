@@ -32,7 +32,7 @@ import {
 export interface OwnCluster {
   /** Everything of it: `log/` has what its programs say. */
   folder: string
-  /** Of an administrator. */
+  /** With an administrator's credentials. */
   kubeconfig: string
   /** Rejects when one of its programs ends. */
   ended: Promise<never>

@@ -9,7 +9,7 @@ import { host, ownNode, port } from './scene.ts'
 /** The address of this machine as the node knows it: the one before its own. */
 export const outsideAddress = (): string => host.replace(/\d+$/, (last) => String(Number(last) - 1))
 
-/** A database as its public image is told to run: it keeps its files where its volume is, and asks for its user. */
+/** A database that is configured like its public image: it keeps its files in its volume, and asks for its user. */
 const databasePrograms = {
   'docker-entrypoint.sh': `#!/bin/sh
 cat > /data/redis.conf

@@ -14,7 +14,7 @@ assert.ok(kubeconfigFile, 'KUBECONFIG is not set: run npm run test:kubernetes')
 /** The folder of the cluster that was started for the tests; undefined for another one. */
 export const ownNode: string | undefined = process.env.SLIPWAY_TEST_NODE
 
-/** Of the administrator. */
+/** With the administrator's credentials. */
 export const kubeconfig: string = readFileSync(kubeconfigFile, 'utf8')
 
 /** Where its API server is. */

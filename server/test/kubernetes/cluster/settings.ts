@@ -56,7 +56,7 @@ export const podNetwork = ({ folder }: NodePlace): object => ({
   ],
 })
 
-/** Kubelets of a cgroup v1 say that its days are counted, and go on. */
+/** Kubelets on cgroup v1 warn that it is deprecated, and run. */
 export const kubeletSettings = ({ folder, inside }: NodePlace): object => ({
   apiVersion: 'kubelet.config.k8s.io/v1beta1',
   kind: 'KubeletConfiguration',

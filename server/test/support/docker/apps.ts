@@ -1,4 +1,4 @@
-/** Applications that tests deploy: tiny, on busybox (of `ensureBusybox`), each with the one behaviour a test needs. */
+/** Applications that tests deploy: tiny, on busybox (of `ensureBusybox`), each with the one behavior that a test needs. */
 import { busyboxImage } from './busybox-image.ts'
 
 /** An HTTP server of busybox that answers `text` on port 8080. */

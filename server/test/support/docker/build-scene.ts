@@ -47,9 +47,9 @@ export interface BuildSceneOptions {
   reachesOnlyGit?: boolean
   /** Builds at a time. */
   concurrency?: number
-  /** Of the engine's disk. */
+  /** Reserve of the engine's disk. */
   diskReserveMb?: number
-  /** Of the caches of an organization. */
+  /** Limit of the caches of an organization. */
   cacheMb?: number
   /** Of one download. */
   downloadBytes?: number

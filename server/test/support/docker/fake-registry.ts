@@ -120,7 +120,7 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
     return json(response, 401, { errors: [{ code: 'UNAUTHORIZED' }] }, { 'www-authenticate': challenge })
   }
   const serveImage = (request: IncomingMessage, response: ServerResponse): boolean => {
-    // Whoever asks a mirror says of which registry.
+    // A client of a mirror says which registry it means.
     const { pathname } = new URL(request.url!, 'http://registry')
     const [, name, what, reference = ''] = /^\/v2\/(.+)\/(manifests|blobs)\/([^/]+)$/.exec(pathname) ?? []
     const found = what === 'manifests' ? tags.get(`${name}:${reference}`) : undefined
@@ -199,7 +199,7 @@ export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.
   }
 }
 
-/** An address that counts who comes: where nothing may be sent, nobody does. */
+/** An address that counts connections: where none may be made. */
 export const startTrap = async (host = '127.0.0.1') => {
   let connections = 0
   const server = createTcpServer((socket) => {

@@ -38,7 +38,7 @@ export const startImages = async (options: TestImagesOptions = {}) => {
       return images.pull(...values)
     },
     address: pullThrough.address,
-    /** From now on the engine reaches nobody there. */
+    /** After this, the engine cannot connect there. */
     closeServer: pullThrough.close,
     /** What was pulled goes with it. */
     async close() {

@@ -27,12 +27,12 @@ const missing = needed.filter((name) => find(name) === undefined)
 export const otherMachineIsMissing: string | false =
   process.getuid?.() !== 0 ? 'needs root' : missing.length > 0 ? `not installed: ${missing.join(', ')}` : false
 
-/** Why nobody can reach it over ssh. */
+/** Why it cannot be reached over ssh. */
 export const sshIsMissing: string | false =
   find('sshd') === undefined || find('ssh-keygen') === undefined ? 'openssh-server is not installed' : false
 
 export interface OtherMachine {
-  /** Of the machine, and of this one as it sees it. */
+  /** Address of the machine, and of this one as it sees it. */
   address: string
   here: string
   /** To look at it past the product. */
@@ -42,7 +42,7 @@ export interface OtherMachine {
   ssh?: { url: string; privateKey: string; hostKey: string }
   /** Copies an image of this machine's engine. */
   load(image: string): Promise<void>
-  /** Ends the engine as a crash does: its containers go on. */
+  /** Ends the engine as a crash does: its containers keep running. */
   killEngine(): Promise<void>
   /** Ends the engine as the system does, which ends its containers too. */
   stopEngine(): Promise<void>
@@ -58,7 +58,7 @@ const runHere = async (file: string, ...args: string[]): Promise<string> => {
   return stdout
 }
 
-/** Addresses that nobody else has: 198.18.0.0/15 is for tests, and two machines of one test differ. */
+/** Unused addresses: 198.18.0.0/15 is for tests, and two machines of one test differ. */
 const chooseNetwork = () => {
   const random = randomBytes(2)
   const base = `198.19.${random[0]}`
@@ -103,7 +103,7 @@ const connectMachine = async ({ link, here, there }: Network, first: string): Pr
   if (existsSync('/etc/docker')) await inside('mount', '-t', 'tmpfs', 'tmpfs', '/etc/docker')
 }
 
-/** What the engine and whoever may use it show to each other; the engine's is left in the folder. */
+/** The certificates of the engine and of its client; the engine's is left in the folder. */
 const createCertificates = async (folder: string, address: string) => {
   const authority = await createAuthority()
   try {

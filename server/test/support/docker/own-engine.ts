@@ -36,7 +36,7 @@ const ip = async (...args: string[]): Promise<void> => {
   if (code !== 0) throw new Error(`ip ${args.join(' ')}: ${stderr}`)
 }
 
-/** A bridge with an address that nobody else has: 198.18.0.0/15 is for tests. */
+/** A bridge with an unused address: 198.18.0.0/15 is for tests. */
 const addBridge = async (): Promise<string> => {
   const random = randomBytes(2)
   const name = `slw-${random.toString('hex')}`

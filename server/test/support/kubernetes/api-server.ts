@@ -201,7 +201,7 @@ const kindsOf = (inside: readonly string[], wide: readonly string[] = []): Json 
   })),
 })
 
-/** What a cluster says of itself to whoever registers it. */
+/** The description of a cluster that is read when it is registered. */
 const whoItIs = (): Record<string, Json> => ({
   '/version': { gitVersion: 'v1.33.1' },
   '/api/v1/namespaces/kube-system': { metadata: { name: 'kube-system', uid: randomUUID() } },

@@ -11,9 +11,9 @@ export type Behaviour =
   | { kind: 'crash'; exitCode: number; reason?: string; lines?: string[] }
   | { kind: 'wait'; reason: string; message: string }
   | { kind: 'unscheduled'; message: string }
-  /** Of an execution: how it ends, and what it leaves. */
+  /** An execution that ends: its exit code, and the files that it leaves. */
   | { kind: 'end'; exitCode: number; left?: string; lines?: string[] }
-  /** Of an execution: it goes on until it is ended. */
+  /** An execution that runs until it is ended. */
   | { kind: 'endless' }
 
 export type Behave = (pod: { image: string; metadata: Stored['metadata'] }) => Behaviour

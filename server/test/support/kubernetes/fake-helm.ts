@@ -22,7 +22,7 @@ export interface FakeHelm {
   tool: HelmTool
   /** Verbs of what was run, `upgrade`, …, without those that only read. */
   ran: string[]
-  /** Of a release, the newest first. */
+  /** The revisions of a release, the newest first. */
   revisions(release: string): Revision[]
   /** Called before an upgrade ends, with what ends helm; what it throws kills the run there. */
   during: (signal: AbortSignal) => Promise<void>

@@ -113,7 +113,7 @@ export const createStore = () => {
     get forgotten() {
       return forgotten
     },
-    /** Nobody can go on from before this moment. */
+    /** Watches cannot resume from before this moment. */
     forget: (): void => {
       forgotten = version
       history.length = 0

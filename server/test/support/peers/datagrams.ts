@@ -1,4 +1,4 @@
-/** Whether somebody answers over UDP. */
+/** Whether there is an answer over UDP. */
 import { createSocket } from 'node:dgram'
 import { until } from '../until.ts'
 

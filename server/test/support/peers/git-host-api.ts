@@ -26,7 +26,7 @@ export interface GitHostApi {
   origin: string
   /** What a git token of this host needs. */
   token(name: ApiName): { type: string; token: string; git_api_url: string; workspace?: string }
-  /** Told of commits, in order: of any host in one form. */
+  /** Received statuses of commits, in order, in one form for all hosts. */
   statuses: { repository: string; commit: string; state: string; name: string; description: string; url?: string }[]
   hooks: { id: number; url: string; secret: string; events: unknown }[]
   comments: { id: number; request: number; text: string }[]

@@ -198,7 +198,7 @@ const requestEvents: Record<HostName, Record<string, string>> = {
   forgejo: { 'x-forgejo-event': 'pull_request', 'x-gitea-event': 'pull_request' },
 }
 
-/** That a pull request of a repository was opened, pushed to or closed, as its host tells of it. */
+/** The payload in which a host reports that a pull request was opened, pushed to or closed. */
 export const requestDelivery = (host: HostName, path: string, secret: string): Delivery => {
   const body: Record<string, unknown> = JSON.parse(pushBody(host, { path }))
   const { ref: _, after: __, push: ___, ...rest } = body
@@ -206,6 +206,6 @@ export const requestDelivery = (host: HostName, path: string, secret: string): D
   return { headers: { ...headers, ...requestEvents[host] }, body: text }
 }
 
-/** A push, as its host tells of it. */
+/** The payload in which a host reports a push. */
 export const pushDelivery = (host: HostName, push: PushTold, secret: string): Delivery =>
   sign(host, pushBody(host, push), secret)

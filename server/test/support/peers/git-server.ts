@@ -127,7 +127,7 @@ const serveBackend = (
   child.stdout.on('data', onData)
 }
 
-/** A pack that goes on for ever, in the side band of an answer to a fetch; refs are served as they are. */
+/** A pack that never ends, in the side band of an answer to a fetch; refs are served as they are. */
 const serveEndless = (response: ServerResponse): void => {
   response.writeHead(200, { 'content-type': 'application/x-git-upload-pack-result' })
   const blob = Buffer.alloc(60_000, 'x')

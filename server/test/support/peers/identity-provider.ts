@@ -1,4 +1,4 @@
-/** A real OIDC issuer on loopback, of whose clients each is somebody: it hands out JWTs, and its keys can be rotated. */
+/** A real OIDC issuer on loopback, with one client for each person: it issues JWTs, and its keys can be rotated. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after } from 'node:test'

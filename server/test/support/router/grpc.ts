@@ -78,7 +78,7 @@ export const openClient = (t: TestContext, port: number): ClientHttp2Session => 
 
 export interface GrpcAnswer {
   headers: IncomingHttpHeaders
-  /** Of an answer of headers only they are the headers. */
+  /** The headers, if the answer has only headers. */
   trailers: IncomingHttpHeaders
   body: string
   rstCode: number

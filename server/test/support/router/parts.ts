@@ -44,7 +44,7 @@ export const serve = async (t: TestContext, handler: RequestListener): Promise<P
   return { server, target: { host: '127.0.0.1', port: (server.address() as AddressInfo).port }, close }
 }
 
-/** A port where nobody listens. */
+/** A port without a listener. */
 export const freePort = async (): Promise<number> => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -1,6 +1,6 @@
 /**
- * What every runtime guarantees, as tests: the same cases on each of them. `conform` registers them; a runtime brings
- * programs that behave as told, in whatever way it can run them, and is asked from outside, at what its ingress publishes.
+ * The guarantees of every runtime, as tests: the same cases on each of them. `conform` registers them; a runtime provides
+ * programs with the required behavior, in any form that it can run, and is called from outside, through its ingress.
  */
 
 import assert from 'node:assert/strict'
@@ -81,11 +81,11 @@ export interface Subject {
     talk: Program
     /** As a task: a first line that differs per execution, then `one`, `two`; ends with code 3. */
     task: Program
-    /** As a task: tells what is in `/in/kept`, and then writes `kept` to it. */
+    /** As a task: prints the content of `/in/kept`, and then writes `kept` to it. */
     keeper: Program
     /** As a task: does not end within a minute. */
     endlessTask: Program
-    /** As a task: tells what is in `/in/given`, writes `left` to `/out/left.txt`, and ends with code 0. */
+    /** As a task: prints the content of `/in/given`, writes `left` to `/out/left.txt`, and ends with code 0. */
     writer: Program
     /** As a task: writes `left` to `/out/left.txt`, and ends with code 3. */
     badWriter: Program

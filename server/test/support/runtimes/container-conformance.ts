@@ -59,7 +59,7 @@ export const conformContainers = ({ runtime, visit, soon, programs, commands, re
       const failing = { ...old, revision: newId(), postStart: commands.fail }
       const error = await deploymentError(rollOut(failing))
       assert.equal(error.code, 'post_start_failed')
-      // Not every engine tells the code.
+      // Not every engine reports the code.
       assert.match(error.message, /^The post-start command (exited with code 3: .*|failed.*: check .*)\.$/)
       await converge(old, runningAs(old, exposureOf(old)), null)
       assert.match(await ask(old), /^200/)

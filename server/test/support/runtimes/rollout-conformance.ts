@@ -27,7 +27,7 @@ import {
 
 const nobody = { organizationId: newId(), origin: null, login: null }
 
-/** Ports that nobody else of the tests takes. */
+/** Ports that no other test uses. */
 let nextPort = 31_000 + Math.floor(Math.random() * 1000)
 
 export interface RolloutSubject extends Suite, Pick<Subject, 'programs' | 'images'> {

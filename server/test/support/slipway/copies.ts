@@ -71,7 +71,7 @@ export const readOrphans = async (slipway: Slipway, clusterId: string): Promise<
 /** `KIND id`, in the order of the list. */
 export const namesIn = ({ results }: Json): string[] => results.map(({ id, kind }: Json) => `${kind} ${id}`)
 
-/** The conflict and the orphans, once both are told. */
+/** The conflict and the orphans, once both are reported. */
 export const untilHeld = (slipway: Slipway, clusterId: string): Promise<Json> =>
   until(
     async () => {
@@ -81,7 +81,7 @@ export const untilHeld = (slipway: Slipway, clusterId: string): Promise<Json> =>
     { timeoutMs: 60_000, what: 'the conflict to be reported' },
   )
 
-/** Nothing is deployed, and everybody who looks is told why. `path`: of a service that the database knows. */
+/** Nothing is deployed, and all responses say why. `path`: of a service that the database knows. */
 export const saysHeld = async (slipway: Slipway, path: string): Promise<void> => {
   const refused = await slipway.api('POST', `${path}/deploy`, {})
   assert.deepEqual([refused.status, refused.body.code], [409, 'cluster_conflict'], JSON.stringify(refused.body))

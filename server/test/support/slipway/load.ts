@@ -88,7 +88,7 @@ export const startLoad = (
   return { report: () => report, stop }
 }
 
-/** Sends and awaits echoes until told to end or the application says good-bye; anything else is a failure. */
+/** Sends and awaits echoes until it is stopped or the application says goodbye; anything else is a failure. */
 const converse = (url: string, host: string, running: () => boolean, saw: (version: string) => void): Promise<void> =>
   new Promise((resolve, reject) => {
     const socket = new WebSocket(url, { headers: { host } })

@@ -52,7 +52,7 @@ const isFree = (port: number): Promise<boolean> =>
 
 const given = new Set<number>()
 
-/** Above the ports that Linux hands out by itself: nobody gets it in the moments until it is used. */
+/** Above the ports that Linux assigns by itself: no other program gets it before it is used. */
 export const freePort = async (): Promise<number> => {
   for (;;) {
     const port = 61_000 + Math.floor(Math.random() * 4500)
@@ -161,7 +161,7 @@ export const prepareSlipway = async (options: SlipwayOptions = {}): Promise<Slip
     async remove() {
       openSlipways.delete(slipway)
       await kill('SIGTERM')
-      // Of a database of somebody else's, they know themselves.
+      // The tests that bring their own database clean it up themselves.
       const hasOwn = options.fake !== true && env.DATABASE_URL === undefined
       const owner = hasOwn ? await ownerOf(dataDir) : null
       const result = await exec(process.execPath, [resetProgram, '--yes', ...flags], { env, timeoutMs: 60_000 })

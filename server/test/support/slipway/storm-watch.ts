@@ -52,7 +52,7 @@ const readOpen = async (send: Send, environmentId: string): Promise<Json[]> => {
 const hasBegun = (entry: Json): boolean =>
   entry.stages.some((stage: Json) => stage.status !== 'QUEUED' && stage.status !== 'CANCELED')
 
-/** Whoever is shown to run behind another one has overtaken it. */
+/** A deployment that runs although an earlier one still waits has overtaken it. */
 const overtakers = (entries: readonly Json[]): string[] =>
   entries.flatMap((entry, index) =>
     index > 0 && hasBegun(entry)

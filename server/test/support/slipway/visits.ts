@@ -1,4 +1,4 @@
-/** A visitor who looks at a service again and again to see who serves it and when nobody does. */
+/** A visitor who requests a service repeatedly to see which version serves it, and when none does. */
 import type { TestContext } from 'node:test'
 import { until } from '../until.ts'
 import type { Slipway } from './slipway.ts'

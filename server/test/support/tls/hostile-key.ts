@@ -1,4 +1,4 @@
-/** Keys in PEM that are to break whoever reads them. */
+/** Keys in PEM that are meant to break their reader. */
 import { randomBytes } from 'node:crypto'
 
 const lengthOf = (size: number): number[] => {
@@ -37,7 +37,7 @@ export const lockedKey = (): string => {
 }
 
 /**
- * RSA of any sizes: its numbers are drawn, and nobody has to have computed them. Bytes of the modulus, the private
+ * RSA of any sizes: its numbers are random, not computed. Bytes of the modulus, the private
  * exponent, each prime and what belongs to it, and the public exponent.
  */
 export const hostileKey = (n: number, d: number, p: number, e = 3): string => {

@@ -38,7 +38,7 @@ export interface Subject {
 export interface TestCa extends Pair {
   issue(host: string, life?: Life): Promise<Pair>
   issueFor(subject: Subject, life?: Life): Promise<Pair>
-  /** A certificate for a key of somebody else. */
+  /** A certificate for another key. */
   certify(host: string, key: string, life?: Life): Promise<string>
 }
 
