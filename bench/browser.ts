@@ -38,7 +38,7 @@ export interface Traced {
   /** 95 in 100 used at most so much CPU time of the page's main thread meanwhile. */
   p95CpuMs: number
   interactions: number
-  /** Of the frames in which something was to be shown, in percent. */
+  /** Share of the frames in which something should have been shown, in percent. */
   droppedPercent: number
   /** Frames that the CPU time of the page's own tasks alone left no room for, of as many. */
   ownDroppedPercent: number
@@ -75,7 +75,7 @@ interface Task {
   cpuMs: number
 }
 
-/** What of the CPU time of tasks falls into a time; of a task that reaches out of it, a part. */
+/** The CPU time of tasks within an interaction; a task that extends beyond it counts in part. */
 const cpuWithin = (tasks: readonly Task[], { beginMs, ms }: Interaction): number =>
   tasks.reduce((sum, task) => {
     const within = Math.min(beginMs + ms, task.beginMs + task.ms) - Math.max(beginMs, task.beginMs)

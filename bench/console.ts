@@ -1,4 +1,4 @@
-/** What somebody does in the console while it is measured: by keys, clicks and the wheel, as a person gives them. */
+/** The use of the console while it is measured: by keys, clicks and the wheel, like a person. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
 
@@ -73,7 +73,7 @@ export const useLog = async (page: Page, isOver: () => boolean): Promise<void> =
     await press(page, /^All$/)
     await page.getByRole('button', { name: 'Pause' }).click()
     await scroll(page, 10)
-    await page.getByRole('button', { name: /Go on/ }).click()
+    await page.getByRole('button', { name: /Resume/ }).click()
     for (const _ of [0, 1]) await press(page, /^Wrap$/)
     await pause(400)
     if (!(await page.getByLabel('Follow', { exact: true }).isChecked())) await press(page, /^Follow$/)

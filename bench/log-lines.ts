@@ -45,7 +45,7 @@ const message = Buffer.from('"message":"')
 export const eventLine: NextLine = (bytes, offset) => {
   const end = bytes.indexOf('\n\n', offset)
   if (end === -1) return null
-  // The field stands in the first hundred bytes of its event, or not at all.
+  // The field is in the first hundred bytes of its event, or missing.
   const at = bytes.subarray(offset, Math.min(end, offset + 100)).indexOf(message)
   return { number: at === -1 ? Number.NaN : numberAt(bytes, offset + at + message.length), next: end + 2 }
 }

@@ -1,4 +1,4 @@
-/** Starts the receiver's process and waits for what it tells. */
+/** Starts the receiver's process and waits for its messages. */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

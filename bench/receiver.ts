@@ -1,6 +1,6 @@
 /**
- * A receiver of webhooks, a process of its own: answers 200 on every path but `/silent`, where it never answers. Tells
- * when as many deliveries have come as it was asked to wait for, and when the last one came.
+ * A receiver of webhooks in a separate process: answers 200 on every path but `/silent`, where it never answers. Reports
+ * when the requested number of deliveries has arrived, and when the last one did.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

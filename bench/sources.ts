@@ -38,7 +38,7 @@ sleep 0.3
 printf 'Content-Type: text/plain\\r\\n\\r\\nslow\\n'
 `
 
-/** Tells which configuration answers. */
+/** Shows which configuration answers. */
 const round = `#!/bin/sh
 printf 'Content-Type: text/plain\\r\\n\\r\\nround %s.\\n' "$ROUND"
 `

@@ -17,7 +17,7 @@ export interface Subject {
   target(method: 'GET' | 'POST', path: string, more?: Partial<LoadTarget>): LoadTarget
 }
 
-/** Calls `make` once, whoever asks. */
+/** Calls `make` once, however many callers there are. */
 export const once = <T>(make: () => Promise<T>): (() => Promise<T>) => {
   let made: Promise<T> | undefined
   return () => {

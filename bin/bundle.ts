@@ -115,7 +115,7 @@ const common: BuildOptions = {
   // The licenses of packages stay in node_modules, because a bundle is never distributed.
   minifyWhitespace: true,
   minifySyntax: true,
-  // Node shows the line of an error that nobody catches.
+  // Node shows the line of an uncaught error.
   lineLimit: 200,
   legalComments: 'none',
   logLevel: 'error',
@@ -140,8 +140,8 @@ const bundlePrograms = (): Promise<unknown> =>
   })
 
 /**
- * The server's own script is a function, which is given what a CommonJS module is, and its address. What of it is loaded
- * by `import()` costs the rest: all that such a module shares with others is bound later, which V8 optimizes less.
+ * The server's own script is a function that gets the variables of a CommonJS module, and its address. Loading a part of it
+ * by `import()` would slow down the rest: modules that are shared with that part are bound later, which V8 optimizes less.
  */
 const bundleServer = (): Promise<unknown> =>
   build({

@@ -65,7 +65,7 @@ const keepLater = (): void => {
     try {
       keepCode(startedCode)
     } catch {
-      // It belongs to somebody else, or its disk is full.
+      // It belongs to another user, or its disk is full.
     }
   }, keepAfterMs).unref()
 }

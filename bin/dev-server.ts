@@ -1,14 +1,14 @@
 /**
  * Runs a server again after each change of its sources. The next process is loaded while the last one still serves, and
- * takes its place when it is; one that cannot be loaded takes nobody's place, so a mistake costs no more than its message
- * and the next save. A process waits for `load`, says `loaded`, waits for a `Go`, and says `ready` once it answers. One
- * waits in advance, with what does not change.
+ * replaces it once it is loaded; one that cannot be loaded replaces nothing, so a mistake costs only a message and the next
+ * save. A process waits for `load`, says `loaded`, waits for a `Go`, and says `ready` once it answers. One process waits
+ * in advance, with the packages, which do not change.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/** What a loaded process is told. */
+/** The message that makes a loaded process serve. */
 export interface Go {
   /** Where the console is, for what is printed at the first start; null: nothing is printed. */
   consoleUrl: string | null
@@ -68,7 +68,7 @@ const createReadiness = () => {
       isKnown = true
       current.resolve(answers)
     },
-    /** Whoever waits goes on waiting. */
+    /** Callers that wait keep waiting. */
     forget(): void {
       if (isKnown) current = Promise.withResolvers()
       isKnown = false

@@ -225,7 +225,7 @@ ready_to_serve() {
   fi
 }
 
-# Said before anything is installed: whoever has to log in again should not wait for that first.
+# Said before anything is installed: a user who has to log in again should not wait for that first.
 refuse_without_group() {
   local socket=/var/run/docker.sock
   if [ -n "${DOCKER_HOST:-}${SLIPWAY_DOCKER:-}" ] || [ ! -S "$socket" ] || [ -w "$socket" ]; then return; fi

@@ -138,7 +138,7 @@ const coresDuring = async (browser: Browser, { ours }: Place, work: () => Promis
   return { seconds, coresBrowser: cores('browser'), coresServer: cores('server'), coresAll: cores('all') }
 }
 
-/** The program prints, and somebody reads. */
+/** The program prints, and a user reads. */
 const readLog = async (browser: Browser, page: Page, place: Place, from: number) => {
   const { ours, url, serviceId } = place
   await page.goto(`${url}/s/application/${serviceId}/logs`)
@@ -257,7 +257,7 @@ const stated = (id: string, what: string, unit: string, key: string, floorKey: s
  *   much.
  * - Others on the machine make both longer: the CPU time of the page's thread during an interaction, and the frames that
  *   this time alone left no room for, are the page's own, however busy the machine is.
- * - The log: 50,000 lines arrive through engine and server while somebody searches, filters, holds and scrolls them.
+ * - The log: 50,000 lines arrive through engine and server while a user searches, filters, pauses and scrolls them.
  * - Memory is that of the page's process (PSS) after a collection; its floor is the plain page. Then it is given the
  *   lines of an hour, 3,600,000, as fast as it takes them, in the server's place; `most` is the largest of the values
  *   read each second meanwhile.

@@ -11,7 +11,7 @@ const events = 2000
 const receivers = 8
 const oneByOne = 40
 
-/** Rows as the product writes them, in one transaction, each of a service of its own; wakes whoever delivers. */
+/** Rows as the product writes them, in one transaction, each of a different service; wakes the worker that delivers. */
 const fill = `with written as (
     insert into outbox (id, organization_id, webhook_id, ordering_key, event_type, body)
     select gen_random_uuid(), $1, ($2::uuid[])[1 + n % cardinality($2::uuid[])], gen_random_uuid(), 'DEPLOYMENT_STARTED', $4

@@ -24,7 +24,7 @@ const theme = createTheme({
   },
 })
 
-// Whoever signs out, here or in another tab, leaves nothing on the screen.
+// Signing out, here or in another tab, clears the screen.
 onKey(() => {
   queryClient.clear()
   if (readKey() === null && !location.pathname.startsWith('/sign-in'))

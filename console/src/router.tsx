@@ -62,7 +62,7 @@ const home = createRoute({
   },
   component: () => (
     <Empty title="You are in no organization yet">
-      <p>Ask somebody who administers one for an invitation, and open its link.</p>
+      <p>Ask an administrator of one for an invitation, and open its link.</p>
     </Empty>
   ),
 })
@@ -126,7 +126,7 @@ const create = createRoute({
 
 interface ServiceSearch {
   q?: string | undefined
-  /** Of the log: a line that is linked to, and what is shown of it. */
+  /** In the log: a line that is linked to, and the part that is shown. */
   line?: string | undefined
   level?: 'error' | undefined
   from?: string | undefined

@@ -228,7 +228,7 @@ step('the log is read as it is written, searched and held; what programs print i
   // A reader who was further up is back at the end, and stays there.
   await page.locator('label', { hasText: /^Follow$/ }).click()
   await page.getByRole('button', { name: 'Pause' }).click()
-  await page.getByRole('button', { name: /Go on \(\d+ new\)/ }).click()
+  await page.getByRole('button', { name: /Resume \(\d+ new\)/ }).click()
   await page.getByLabel('Follow', { exact: true }).and(page.locator(':checked')).waitFor()
   for (const [section, name] of [
     ['Overview', 'Instances'],

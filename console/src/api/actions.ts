@@ -16,7 +16,7 @@ export interface Action {
   verb: Verb
   /** An environment without `kind`. */
   target: { id: string; name: string; kind?: Kind | undefined; environmentId: string; several?: readonly Member[] }
-  /** Of a rollback: the release of a service, or the execution of an environment. */
+  /** Target of a rollback: the release of a service, or the execution of an environment. */
   to?: string | undefined
 }
 

@@ -50,7 +50,7 @@ const databaseWords: Record<string, string> = {
 
 export const databaseWord = (type: unknown): string => databaseWords[String(type)] ?? String(type)
 
-/** What of a service is a version: its commit, or its image. */
+/** The version of a service: its commit, or its image. */
 const versionOf = (raw: Record<string, unknown>): string | null => {
   // A job is an image or a repository like others, only further in.
   const { image, docker } = (raw.source ?? {}) as Record<string, Record<string, unknown> | null | undefined>
@@ -79,7 +79,7 @@ const toService = (raw: Record<string, unknown>): Service => ({
 
 export const session = () => queryOptions({ queryKey: ['session'], queryFn: readSession, staleTime: 60_000 })
 
-/** Of the server. */
+/** The version of the server. */
 export const version = () =>
   queryOptions({
     queryKey: ['version'],
@@ -217,8 +217,8 @@ export const history = (environmentId: string, pageSize = 30) =>
 const mostLastLines = 8
 
 /**
- * What the log of a deployment says last about a service that has failed, without the sentence that is shown anyway. It
- * is written before the failure is told, so it is read once.
+ * The last lines of a deployment's log about a failed service, without the sentence that is shown anyway. They are
+ * written before the failure is reported, so they are read once.
  */
 export const lastLines = (environmentId: string, executionId: string, serviceId: string, sentence: string) =>
   queryOptions({

@@ -87,8 +87,8 @@ const problemsOf = (statuses: Iterable<read.ServiceStatus>, executionId: string)
   )
 
 /**
- * Whether what failed had been deployed before, has not been stopped since, and runs. Of the newest deployment only:
- * `rows` begin with it.
+ * True if the failed service had been deployed before, has not been stopped since, and runs. Only for the newest
+ * deployment, with which `rows` begin.
  */
 const stillServes = (rows: readonly Row[], row: Row, statuses: ReadonlyMap<string, read.ServiceStatus>): boolean => {
   if (rows[0] !== row) return false

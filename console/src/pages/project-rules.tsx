@@ -95,7 +95,7 @@ const useOrder = (projectId: string) => {
   })
 }
 
-/** The rule trades places with its neighbour. */
+/** The rule trades places with the one next to it. */
 const moved = (ids: readonly string[], at: number, by: -1 | 1): string[] => {
   const next = [...ids]
   next[at] = ids[at + by]!
@@ -195,8 +195,8 @@ export const ProjectRules = ({ projectId, organizationId }: { projectId: string;
   return (
     <div className="stack">
       <p className="dim">
-        A new environment is given the mode, the cluster and the hours of the first rule that fits its name, unless
-        somebody chooses others. Environments that exist stay as they are.
+        A new environment gets the mode, the cluster and the hours of the first rule that matches its name, unless
+        others are chosen. Existing environments do not change.
       </p>
       {rules.data?.length === 0 ? null : make}
       <Rows

@@ -16,7 +16,7 @@ const takeFromAddress = (name: 'code' | 'id_token'): string | null => {
   return found
 }
 
-/** Only a path of the console, as a browser reads it: never an address of somebody else. */
+/** Only a path of the console, as a browser reads it: never an address of another site. */
 const pathWithin = (to = '/'): string => {
   const url = URL.parse(to, location.origin)
   const path = url === null || url.origin !== location.origin ? '/' : url.pathname + url.search
@@ -26,7 +26,7 @@ const pathWithin = (to = '/'): string => {
 const startName = 'slipway.sign-in-started'
 const longestMs = 600_000
 
-/** A link of somebody else must not sign a person in as that somebody. */
+/** An attacker's link must not sign a person in to the attacker's account. */
 const noteStart = (): void => localStorage.setItem(startName, String(Date.now()))
 const wasStartedHere = (): boolean => {
   const at = Number(localStorage.getItem(startName) ?? 0)

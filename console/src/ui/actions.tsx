@@ -19,7 +19,7 @@ interface Props {
 
 const withInstances = ['application', 'container', 'database']
 
-/** `of`: what can be told so; an environment is none of the kinds. */
+/** `of`: the targets of the action; an environment is not one of the kinds. */
 const more: { verb: Verb; icon: 'back' | 'restart' | 'stop' | 'trash'; of: readonly string[] }[] = [
   { verb: 'rollback', icon: 'back', of: ['environment', ...withInstances, 'job', 'argocdApp'] },
   { verb: 'restart-service', icon: 'restart', of: withInstances },

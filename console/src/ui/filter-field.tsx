@@ -16,7 +16,7 @@ interface Props extends Pick<TextInputProps, 'size' | 'placeholder' | 'style'> {
 
 export const FilterField = ({ label, value, onChange, placeholder = 'Filter', size = 'sm', style }: Props) => {
   const [text, setText] = useState(value)
-  /** What was told and may come back, oldest first: an address changes a moment later. */
+  /** Values that were reported and may come back, oldest first: the address changes a moment later. */
   const told = useRef([value])
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined)
   useEffect(() => {

@@ -8,7 +8,7 @@ const days = [...workdays, 'SATURDAY', 'SUNDAY'].map((value) => ({ value, label:
 
 const isTimed = (values: Values): boolean => values['/auto_stop'] === true
 
-/** What a new rule has until somebody says otherwise. */
+/** The defaults of a new rule. */
 export const usualHours = {
   start_time: '08:00',
   stop_time: '19:00',

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import * as read from '../api/queries.ts'
 import { spansOf } from './ansi.ts'
 
-/** Whether its last deployment failed: what is wrong with what runs stands in no log of a deployment. */
+/** True if its last deployment failed. Other problems of a running service are not in the log of a deployment. */
 export const hasFailed = ({ state }: read.ServiceStatus): boolean => state.endsWith('_ERROR')
 
 export const LastLines = ({ status, environmentId }: { status: read.ServiceStatus; environmentId: string }) => {

@@ -22,7 +22,7 @@ export const overlapping = (
   most: number,
   wanted?: string,
 ): Execution[] => {
-  // While a service has printed nothing, there is only its newest deployment to tell of.
+  // While a service has printed nothing, only its newest deployment is shown.
   if (loaded === null) return executions.slice(0, 1)
   const found = executions.filter(({ fromMs, toMs }) => fromMs <= loaded.toMs && toMs >= loaded.fromMs)
   const isLeftOut = found.findIndex(({ id }) => id === wanted) >= most
@@ -30,8 +30,8 @@ export const overlapping = (
 }
 
 /**
- * By time, and only what falls into it. Of the same time, the earlier deployment comes first, and the lines of one stay
- * as they were written: the same order, whichever was read first.
+ * Sorted by time, only lines within it. At the same time, the earlier deployment comes first, and the lines of one
+ * deployment keep their order: the result does not depend on which was read first.
  */
 export const inOrder = (lines: readonly Line[], { fromMs, toMs }: Span): Line[] =>
   lines

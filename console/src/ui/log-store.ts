@@ -1,7 +1,7 @@
 /**
- * The log of a page: lines that arrive are shown together, a few times a second, however fast they come. It can be held:
- * then what is shown stays as it is, and what arrives is counted. Whoever reads further up holds it once lines would be
- * pushed out from under them.
+ * The log of a page: lines that arrive are shown together, a few times a second, however fast they come. It can be paused:
+ * then the shown lines do not change, and new ones are counted. A reader further up pauses it as soon as the lines in
+ * view would be pushed out.
  */
 import { useEffect, useState, useSyncExternalStore } from 'react'
 import type { Line } from '../api/log-line.ts'
@@ -23,9 +23,9 @@ export interface LogStore {
   filter(wanted: Filter): void
   hold(): void
   release(): void
-  /** While the reader is further up: then nothing is pushed out of what is shown. It goes on when that is over. */
+  /** While the reader is further up: no shown line is pushed out. It resumes after that. */
   pin(isPinned: boolean): void
-  /** Holds, with those of these lines before the others that are not there yet: answers how many. */
+  /** Pauses, and adds those of these lines that are missing before the others: returns how many. */
   prepend(lines: readonly Line[]): number
   /** Holds these lines instead, which are those of that time. */
   show(lines: readonly Line[], span: Span): void

@@ -18,7 +18,7 @@ import type { Level, Lines } from './log-lines.ts'
 import { type LogStore, useLogVersion } from './log-store.ts'
 import { inSteps } from './virtual-rows.tsx'
 
-/** Of a line that is not wrapped, in pixels: 1.25rem in the styles. If it fits, no line is laid out a second time. */
+/** Height of a line that is not wrapped, in pixels: 1.25rem in the styles. If it is correct, no line is laid out twice. */
 const readLineHeight = (): number => 1.25 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize)
 
 const clock = new Intl.DateTimeFormat(undefined, {
@@ -69,7 +69,7 @@ const tones = 8
 interface LineProps {
   line: Line
   search: string
-  /** Of the instance; null if instances are not told apart. */
+  /** Tone of the instance; null if instances are not distinguished. */
   tone: number | null
   onLine: ((line: Line) => void) | undefined
 }
@@ -161,7 +161,7 @@ const LineList = (props: ListProps) => {
   })
   const toneOf = new Map(names?.map((name, index) => [name, index]))
   const lastTop = useRef(0)
-  // The end that moves away is no reader who goes up.
+  // If only the end moves away, the reader has not scrolled up.
   const onScroll = (): void => {
     const { scrollTop, scrollHeight, clientHeight } = box.current!
     const isUp = scrollTop < lastTop.current
@@ -232,7 +232,7 @@ const Pause = ({ log, onFollow }: Pick<ToolsProps, 'log' | 'onFollow'>) => {
   }
   return (
     <Button size="compact-xs" variant="default" onClick={() => (log.isHeld ? goOn() : log.hold())}>
-      {log.isHeld ? `Go on${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
+      {log.isHeld ? `Resume${log.late > 0 ? ` (${log.late} new)` : ''}` : 'Pause'}
     </Button>
   )
 }

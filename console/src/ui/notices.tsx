@@ -19,7 +19,7 @@ const titles: Record<number, string> = {
 
 /** Where the message would only repeat the title. */
 const advice: Record<number, string> = {
-  0: 'Check your connection, then try again. If it lasts, ask whoever operates the server.',
+  0: 'Check your connection, then try again. If it lasts, ask the operator of the server.',
   404: 'It may have been deleted, or you may not see it.',
 }
 
@@ -38,9 +38,7 @@ export const Failure = ({ error, retry }: { error: unknown; retry?: () => void }
     <div className="nothing" role="alert">
       <h2>{titles[status] ?? 'This did not work'}</h2>
       <p>{advice[status] ?? message}</p>
-      {status === 403 ? (
-        <p>Ask somebody who administers the organization for a role or a token that allows it.</p>
-      ) : null}
+      {status === 403 ? <p>Ask an administrator of the organization for a role or a token that allows it.</p> : null}
       {requestId === null ? null : <Reference id={requestId} />}
       {status === 404 ? (
         <div className="actions">
@@ -67,7 +65,7 @@ const useIsLate = (afterMs: number): boolean => {
   return isLate
 }
 
-/** Says nothing for a moment: most answers come sooner. Who waits for long is told so, and what can be done. */
+/** Shows nothing for a moment: most answers arrive sooner. After a long wait it says so, and what can be done. */
 export const Waiting = ({ what = 'the server', isInline = false }: { what?: string; isInline?: boolean }) => {
   const isLate = useIsLate(400)
   const isVeryLate = useIsLate(2000)

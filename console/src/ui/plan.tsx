@@ -181,7 +181,7 @@ const startAgain = async ({ target }: Action, queries: QueryClient): Promise<voi
   tell(`${name} starts again.`, { to: `/e/${environmentId}/deployments`, text: 'See the deployment' })
 }
 
-/** Of a stop: only where it starts what was stopped and nothing else, so not for some of an environment. */
+/** Only for a stop, and only where it starts exactly the stopped services, so not for a part of an environment. */
 const undoOf = (action: Action, plan: Plan | undefined, queries: QueryClient): Undo | undefined => {
   const stopped = plan?.stages.flatMap(({ services }) => services) ?? []
   const isWhole = stopped.length > 0 && stopped.every(({ effect }) => effect === 'STOP')

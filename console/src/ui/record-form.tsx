@@ -1,6 +1,6 @@
 /**
- * A dialog that makes or changes something by fields that are listed. Errors of the API stand at the fields they name.
- * A change sends only what was written: secrets that are left empty stay as they are.
+ * A dialog that makes or changes a record with the listed fields. Errors of the API are shown at the fields they name.
+ * A change sends only the edited fields: secrets that are left empty do not change.
  */
 import { ActionIcon, Button, Checkbox, NumberInput, PasswordInput, Select, Textarea, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'

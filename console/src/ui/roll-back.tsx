@@ -1,4 +1,4 @@
-/** The way back from what failed, in the notice that tells of it: only where the server finds one. */
+/** The rollback of a failure, in the notice about it: only if the server offers one. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -20,7 +20,7 @@ const versionIn = (plan: Plan): string | undefined => {
 
 interface Props {
   target: Action['target']
-  /** The deployment that is told of; another one may have another way back. */
+  /** The deployment of the notice; another one may have another rollback. */
   executionId: string | undefined
 }
 

@@ -57,7 +57,7 @@ const useAround = (log: LogStore, line: string | undefined, show: (fromMs: numbe
       if (isDone || oldest === undefined) return
       isDone = true
       const at = timeIn(line)
-      // Of a deployment it may be there.
+      // A line of a deployment may exist already.
       if (at < oldest.at && indexOf(log.lines(), line) === -1) latest.current(at - 5 * minuteMs, at + 5 * minuteMs)
     }
     look()
@@ -65,7 +65,7 @@ const useAround = (log: LogStore, line: string | undefined, show: (fromMs: numbe
   }, [log, line])
 }
 
-/** Of the lines that were answered: there may be earlier ones when they are as many as an answer has. */
+/** Start of the returned lines: there may be earlier ones if the answer is full. */
 const beginOf = (lines: readonly Line[], fromMs: number): number =>
   lines.length < mostPastLines ? fromMs : Math.max(fromMs, lines[0]!.at)
 

@@ -55,12 +55,12 @@ const reachOf = async (queries: QueryClient, place: VariablesPlace, environmentI
   return `${namesOf(names)} ${isOne ? 'gets' : 'get'} the change with ${isOne ? 'its' : 'their'} next deployment.`
 }
 
-/** Tells what was done to variables, and whom it reaches. */
+/** Shows a notice about a change of variables, with the services that get it. */
 export const useTellReach = (place: VariablesPlace): ((done: string) => void) => {
   const queries = useQueryClient()
   const { environmentId = '' } = usePlace()
   return (done) => {
-    // What was done was done, whether or not it can be told whom it reaches.
+    // The change is made, even if the services that get it cannot be read.
     reachOf(queries, place, environmentId)
       .catch(() => 'Services have it with their next deployment.')
       .then((reach) => tell(`${done} ${reach}`))

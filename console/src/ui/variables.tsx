@@ -122,7 +122,7 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
         />
         {variable === null ? (
           <Checkbox
-            label="Secret: nobody can read it again, here or in the API"
+            label="Secret: cannot be read again, here or in the API"
             checked={isSecret}
             onChange={(event) => setSecret(event.currentTarget.checked)}
           />

@@ -11,7 +11,7 @@ export interface RowPlace {
 interface Props<Row> {
   rows: readonly Row[]
   keyOf(row: Row): string
-  /** Of a usual row, in pixels. */
+  /** Height of a usual row, in pixels. */
   height: number
   columns: number
   children(row: Row, place: RowPlace): ReactNode

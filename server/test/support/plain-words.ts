@@ -28,7 +28,7 @@ const phrases: Phrase[] = [
 
 /** Habits of our own comments, titles and pages, beside those. */
 const habits: Phrase[] = [
-  [/\b(?:tells?|told)\b(?! of\b)(?!(?: [\w'-]+){0,4} apart\b)/i, 'report, return, notify, show, send'],
+  [/\b(?:tells?|told)\b(?! (?:of|you|people)\b)(?!(?: [\w'-]+){0,4} apart\b)/i, 'report, return, notify, show, send'],
   [/\b(?:whoever|nobody|somebody)\b(?!['’]s\b)/i, 'name the actor: the client, the operator, no other replica'],
   [/\bwhat of\b/i, 'the part of … that'],
   [/(?:^|[.:] )Of (?:an?|the)\b/, 'begin with the noun'],

@@ -19,7 +19,7 @@ interface GitFieldsProps {
   git: Git
   put(fields: Partial<Git>): void
   problem(field: string): string | undefined
-  /** Of the repository in the body. */
+  /** JSON pointer to the repository in the body. */
   pointer: string
   branches?: readonly string[]
   onLeave?(): void

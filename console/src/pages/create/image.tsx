@@ -19,7 +19,7 @@ interface ImageFieldsProps {
   pointer: string
 }
 
-/** The tags that the registry has of an image, when somebody asks for them. */
+/** The tags of an image in the registry, read on request. */
 const Tags = ({ image, put }: Pick<ImageFieldsProps, 'image' | 'put'>) => {
   const { organizationId = '' } = usePlace()
   const listing = useMutation({

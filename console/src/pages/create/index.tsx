@@ -40,7 +40,7 @@ interface Way {
   kind: Exclude<read.Kind, 'argocdApp'>
   Part: (props: FormProps) => ReactNode
   beginning: Body
-  /** What of the body is sent. */
+  /** The part of the body that is sent. */
   toSend?: (body: Body) => Body
 }
 
@@ -182,7 +182,7 @@ export const Create = () => {
           </div>
         ) : (
           <Empty title="You may not create services here">
-            <p>Ask somebody who administers the organization for a role or a token that may.</p>
+            <p>Ask an administrator of the organization for a role or a token that may.</p>
           </Empty>
         )
       }

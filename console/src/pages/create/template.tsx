@@ -1,4 +1,4 @@
-/** The catalogue of templates, and the form that makes the services of one. */
+/** The catalog of templates, and the form that makes the services of one. */
 import { Button, Select, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'

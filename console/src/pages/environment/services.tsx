@@ -311,7 +311,7 @@ export const Services = ({ environmentId, live }: { environmentId: string; live:
             <p>
               {may('write')
                 ? 'Run an image, build a git repository, or start a database.'
-                : 'Somebody who may create services makes them here.'}
+                : 'Members who may create services do so here.'}
             </p>
           </Empty>
         ) : (

@@ -173,7 +173,7 @@ const Plain = ({
   </Button>
 )
 
-/** Of a cluster at a cloud provider. */
+/** The actions of a cluster at a cloud provider. */
 const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
   const { cluster, status, ask } = props
   const may = useMay()

@@ -45,7 +45,7 @@ const first: readonly FieldSpec[] = [
   {
     at: '/region',
     label: 'Region',
-    hint: 'Any text: it tells people where it is.',
+    hint: 'Any text that says where it is.',
     isRequired: true,
     initial: 'local',
   },
@@ -179,7 +179,7 @@ interface Login {
   fields: Record<string, unknown>
 }
 
-/** Credentials that are made for a cluster go again when it cannot be registered: nobody would look for them. */
+/** Credentials that are made for a cluster are deleted when it cannot be registered: they would be forgotten. */
 const withLogin = async <T,>(
   organizationId: string,
   { provider, id: kept, fields }: Login,
@@ -357,7 +357,7 @@ export const EditCluster = (props: EditProps) => {
     <RecordForm
       title={`Edit ${cluster.name}`}
       button="Save"
-      // The records of another provider are somebody else's.
+      // The records of another provider do not apply.
       fields={fieldsOf(props, registry, dns.data?.provider === 'QOVERY')}
       record={{ ...cluster, domain: dns.data?.domain }}
       changed={['clusters', 'cluster statuses', 'cluster credentials', 'cluster domain']}

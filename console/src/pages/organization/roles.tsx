@@ -236,7 +236,7 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
               name={role.name}
               what="Delete"
               changed={['custom roles', 'roles']}
-              consequence="Only a role that nobody has can be deleted."
+              consequence="Only a role without members can be deleted."
               act={() =>
                 answerOf(
                   client.DELETE('/organization/{organizationId}/customRole/{customRoleId}', {

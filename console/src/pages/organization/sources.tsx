@@ -173,7 +173,7 @@ const gitFields: readonly FieldSpec[] = [
     at: '/git_api_url',
     label: 'Address of the API',
     placeholder: 'https://git.example.org/api/v1',
-    hint: 'Of a host of your own; the token is sent to this host only.',
+    hint: 'API of your own git host; the token is sent to this host only.',
   },
   { at: '/workspace', label: 'Workspace', when: (values) => values['/type'] === 'BITBUCKET' },
   { at: '/expired_at', label: 'Ends on', placeholder: '2030-01-31T00:00:00Z' },

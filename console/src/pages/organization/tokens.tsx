@@ -108,7 +108,7 @@ export const Tokens = ({ organizationId }: Props) => {
             { at: '/description', label: 'Description' },
           ]}
           save={async ({ days, ...body }) => {
-            // Without either, a token would have all rights of whoever makes it.
+            // Without either, a token would have all rights of its creator.
             if (body.scopes === undefined && body.role_id === undefined) {
               const message = 'Choose scopes, a role, or both.'
               throw new Problem(400, { message, details: [{ field: '/scopes', message }] })

@@ -1,4 +1,4 @@
-/** Addresses that are told about deployments, and what was sent to them. */
+/** Addresses that get events of deployments, and the deliveries to them. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -211,7 +211,7 @@ export const Webhooks = ({ organizationId }: Props) => {
         of={webhooks}
         empty={
           <Empty title="No webhooks yet">
-            <p>A webhook tells an address of yours when deployments start, succeed or fail.</p>
+            <p>A webhook calls an address of yours when deployments start, succeed or fail.</p>
           </Empty>
         }
         columns={[
