@@ -15,7 +15,9 @@ export interface Reading {
   ms: number
 }
 
-/** The bytes of one line in a chunk: where its number begins, and where the next line begins; null: not all there yet. */
+/**
+ * The bytes of one line in a chunk: where its number begins, and where the next line begins; null: not all there yet.
+ */
 type NextLine = (bytes: Buffer, offset: number) => { number: number; next: number } | null
 
 const space = 32

@@ -1,6 +1,6 @@
 /**
- * A receiver of webhooks in a separate process: answers 200 on every path but `/silent`, where it never answers. Reports
- * when the requested number of deliveries has arrived, and when the last one did.
+ * A receiver of webhooks in a separate process: answers 200 on every path but `/silent`, where it never answers.
+ * Reports when the requested number of deliveries has arrived, and when the last one did.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'

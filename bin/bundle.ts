@@ -1,7 +1,7 @@
 /**
  * bin/bundle.ts <folder>: bundles the server of this checkout, its router and their threads into a few files with all
  * packages except the API documentation page, which is loaded on first use. The folder appears complete or not at all.
- * The server is one script, with what V8 makes of it (bin/bundled-main.ts).
+ * The server is one script, with V8's compiled code (bin/bundled-main.ts).
  */
 import { execFileSync } from 'node:child_process'
 import {
@@ -29,7 +29,7 @@ if (!/^bundle-[^.]+$/.test(basename(place)))
   throw new Error(`the folder must be named bundle-…, not ${basename(place)}`)
 const half = `${place}.${process.pid}`
 
-/** What the server starts by its file: as a process, or as a thread. */
+/** Files that the server starts as a process or as a thread. */
 const programs: Record<string, string> = {
   router: 'router/main.ts',
   'router-worker': 'router/processes/worker.ts',
@@ -79,7 +79,7 @@ const placed: Plugin = {
   },
 }
 
-/** By `require`, a built-in module is not asked for all that it has: `node:http` would load a client of its own. */
+/** With `require`, not all exports of a built-in module are read: `node:http` would load its own client. */
 const required: Plugin = {
   name: 'required',
   setup(step) {
@@ -92,7 +92,7 @@ const required: Plugin = {
   },
 }
 
-/** A package of a file of its own, which is read when it is first asked for. */
+/** A package in a separate file, which is loaded on first use. */
 const apart: Plugin = {
   name: 'apart',
   setup(step) {
@@ -140,8 +140,9 @@ const bundlePrograms = (): Promise<unknown> =>
   })
 
 /**
- * The server's own script is a function that gets the variables of a CommonJS module, and its address. Loading a part of it
- * by `import()` would slow down the rest: modules that are shared with that part are bound later, which V8 optimizes less.
+ * The server's own script is a function that gets the variables of a CommonJS module, and its address. Loading a part
+ * of it by `import()` would slow down the rest: modules that are shared with that part are bound later, which V8
+ * optimizes less.
  */
 const bundleServer = (): Promise<unknown> =>
   build({
@@ -165,13 +166,13 @@ const bundleRest = (): Promise<unknown> =>
 
 const bundle = async (): Promise<void> => {
   await Promise.all([bundlePrograms(), bundleServer(), bundleRest()])
-  // With our own flags, which are the server's: V8 refuses what it made under others.
+  // With our own flags, which are the server's: V8 rejects code that was compiled with others.
   execFileSync(process.execPath, [...process.execArgv, join(half, 'main.cjs'), '--prepare'], {
     stdio: ['ignore', 'ignore', 'inherit'],
   })
 }
 
-/** Of V8, named after the version of Node. */
+/** V8's own caches, named after the version of Node. */
 const isCompileCache = /^v\d+\.\d+\.\d+-/
 
 const kept = 4
@@ -179,7 +180,7 @@ const hourMs = 3_600_000
 
 /**
  * Deletes all but the newest bundles, of which one may be running, partial ones of killed builds, and V8's compile
- * caches. Nothing else that is in the same folder.
+ * caches. Nothing else in the same folder.
  */
 const removeOld = (): void => {
   const home = dirname(place)

@@ -1,6 +1,6 @@
 /**
- * `main.cjs` of the bundle: runs `server.cjs` beside it with what V8 made of it before, so that a start compiles next to
- * nothing; Node's own compile cache lacks every function that is not called at once. `--prepare` makes `server.code`
+ * `main.cjs` of the bundle: runs `server.cjs` beside it with what V8 made of it before, so that a start compiles next
+ * to nothing; Node's own compile cache lacks every function that is not called at once. `--prepare` makes `server.code`
  * from what loading the server calls; after the first start, `started.code` has what a start calls too.
  *
  * Without these files, or with those of another version, which V8 refuses, everything is compiled.
@@ -29,7 +29,7 @@ const readCode = (): Buffer | undefined => {
   return undefined
 }
 
-/** Lets go of megabytes at once: the collector would come for them much later. Small buffers share their memory. */
+/** Frees megabytes at once: the garbage collector would do so much later. Small buffers share their memory. */
 const letGo = ({ buffer, byteLength }: Buffer): void => {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0)
 }
@@ -49,7 +49,7 @@ const compile = (): Script => {
   return script
 }
 
-/** Whole or not at all, also after a power failure: V8 does not look whether it is damaged. */
+/** Complete or not at all, also after a power failure: V8 does not check whether it is damaged. */
 const keepCode = (path: string): void => {
   const half = `${path}.${process.pid}`
   writeFileSync(half, script.createCachedData())

@@ -1,6 +1,6 @@
 /**
- * The server of `npm run dev`, started again after each change (bin/dev.ts): loads packages, which do not change, and its
- * sources on the message `load`; says so, and serves on the message `Go`. Ends when its parent process has ended.
+ * The server of `npm run dev`, started again after each change (bin/dev.ts): loads packages, which do not change, and
+ * its sources on the message `load`; says so, and serves on the message `Go`. Ends when its parent process has ended.
  */
 import { on } from 'node:events'
 import { open } from 'node:inspector'

@@ -1,8 +1,8 @@
 /**
  * Runs a server again after each change of its sources. The next process is loaded while the last one still serves, and
- * replaces it once it is loaded; one that cannot be loaded replaces nothing, so a mistake costs only a message and the next
- * save. A process waits for `load`, says `loaded`, waits for a `Go`, and says `ready` once it answers. One process waits
- * in advance, with the packages, which do not change.
+ * replaces it once it is loaded; one that cannot be loaded replaces nothing, so a mistake costs only a message and the
+ * next save. A process waits for `load`, says `loaded`, waits for a `Go`, and says `ready` once it answers. One process
+ * waits in advance, with the packages, which do not change.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -10,7 +10,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 
 /** The message that makes a loaded process serve. */
 export interface Go {
-  /** Where the console is, for what is printed at the first start; null: nothing is printed. */
+  /** URL of the console, which the first start prints; null: nothing is printed. */
   consoleUrl: string | null
   /** Where a debugger may attach; null: nowhere. */
   inspectPort: number | null
@@ -19,7 +19,7 @@ export interface Go {
 export interface DevServerParts {
   start(): ChildProcess
   go: Go
-  /** What is done when the last process has ended and the next one has not begun. */
+  /** Called when the last process has ended and the next one has not started. */
   between(changed: readonly string[]): Promise<void>
   say(line: string): void
 }
@@ -35,7 +35,7 @@ export interface DevServer {
 
 /** Editors and git write several files, and some of them twice. */
 const quietMs = 40
-/** What a kill cuts off is taken up by the next process, as after any kill. */
+/** The next process resumes interrupted work, as after any kill. */
 const replacedMs = 500
 const stoppedMs = 15_000
 
@@ -57,7 +57,7 @@ const end = async (child: ChildProcess, withinMs: number): Promise<void> => {
 const said = (child: ChildProcess, word: string): Promise<true> =>
   new Promise((resolve) => child.on('message', (message) => message === word && resolve(true)))
 
-/** Whether a process answers, now or soon. */
+/** True if a process answers, now or soon. */
 const createReadiness = () => {
   let current = Promise.withResolvers<boolean>()
   let isKnown = false
@@ -76,7 +76,7 @@ const createReadiness = () => {
   }
 }
 
-/** Files that have changed, and when there are more. */
+/** The changed files, and a wait for more. */
 const createChanges = () => {
   const paths = new Set<string>()
   let more = Promise.withResolvers<void>()
@@ -87,7 +87,7 @@ const createChanges = () => {
       count += 1
       more.resolve()
     },
-    /** Those since the last `taken`, once no further one comes. */
+    /** The files changed since the last `taken`, once no more follow. */
     async settled(): Promise<string[]> {
       for (let seen = -1; seen !== count; ) {
         seen = count
@@ -172,7 +172,7 @@ export const runDevServer = ({ start, go, between, say }: DevServerParts): DevSe
       await serving
       if (spare !== null) await end(spare, replacedMs)
       if (running === null) return
-      // What has begun to start a router or a database is to know it when it ends.
+      // A process that is starting a router or a database must know it when it ends.
       await Promise.race([readiness.wait(), endOf(running), pause(stoppedMs, undefined, { ref: false })])
       await end(running, stoppedMs)
     },

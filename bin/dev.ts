@@ -29,7 +29,7 @@ const inspectPortIn = (all: readonly string[]): number | null => {
   return found === undefined ? null : Number(found.split('=')[1] ?? usualInspectPort)
 }
 
-/** In a session of its own: Ctrl-C is for us, who end it. */
+/** In a separate session: Ctrl-C reaches only us, and we end it. */
 const startServer = (): ChildProcess => {
   const flags = args.filter((each) => each === '--fake')
   const child = spawn(process.execPath, [fileOf('dev-main.ts'), ...flags], {
@@ -47,7 +47,7 @@ const isOfRouter = (path: string): boolean => /^server\/src\/(router|lib)\//.tes
 
 const stopRouter = (): Promise<void> => createRouter({ dataDir, host, port, log: createLog('warn') }).stop()
 
-/** All that servers leave behind. */
+/** Everything that servers leave running. */
 const stopRest = async (): Promise<void> => {
   const child = spawn(process.execPath, [fileOf('../server/src/programs/stop.ts')], {
     detached: true,
@@ -75,7 +75,7 @@ devConsole.watcher.on('all', (_event, path) => {
   if (path.startsWith(`${sources}/`) && !path.endsWith('.test.ts')) server.changed(relative(root, path))
 })
 
-// A terminal that is closed ends us too, and takes no more lines.
+// Closing the terminal ends us too, and then it accepts no more lines.
 process.stdout.on('error', () => {})
 
 let isEnding = false

@@ -1,14 +1,14 @@
 /**
- * Exits with code 0 if the engine of DOCKER_HOST, in the environment or in slipway.env, or of the local socket answers a
- * ping within two seconds, or if there is to be none (SLIPWAY_DOCKER); else with 1, after printing the DOCKER_HOST, if there
- * is one.
+ * Exits with code 0 if the engine of DOCKER_HOST, in the environment or in slipway.env, or of the local socket answers
+ * a ping within two seconds, or if there is to be none (SLIPWAY_DOCKER); else with 1, after printing the DOCKER_HOST,
+ * if there is one.
  */
 import { get } from 'node:http'
 import { resolve } from 'node:path'
 import { readSettingsFile } from '../server/src/settings/file.ts'
 import { onOff } from '../server/src/settings/values.ts'
 
-/** What is wrong with the file is said by the server. */
+/** The server reports errors in the file. */
 const inFile = (): Record<string, string> => {
   try {
     return readSettingsFile(resolve(process.env.SLIPWAY_DATA_DIR || '.slipway'))
@@ -26,13 +26,13 @@ const leave = (answers: boolean): never => {
 }
 
 const wanted = onOff((given.SLIPWAY_DOCKER ?? '').trim() || 'on')
-// What is neither is refused by the server.
+// The server refuses any other value.
 const isOff = typeof wanted === 'string' || !wanted.value
 
 const address = URL.parse(named === '' ? 'unix:///var/run/docker.sock' : named)
 const isSecured = address?.protocol === 'ssh:' || address?.protocol === 'https:' || given.DOCKER_TLS_VERIFY
 
-// An engine behind keys is left to the server, which has them, and so is an address that it refuses.
+// An engine that needs keys is left to the server, which has them, and so is an address that it refuses.
 if (isOff || address === null || isSecured) leave(true)
 else {
   const place =

@@ -1,6 +1,6 @@
 /**
- * bin/test-files.ts <results folder> <name> <one | many> <files>: runs test files, one or many at a time, and prints what
- * they say. Into the results folder it writes `<name>.failed` (a path a line), `<name>.counts` (`pass 7`) and
+ * bin/test-files.ts <results folder> <name> <one | many> <files>: runs test files, one or many at a time, and prints their
+ * output. Into the results folder it writes `<name>.failed` (a path a line), `<name>.counts` (`pass 7`) and
  * `<name>.times` (milliseconds, a tab, a path). Ends with 1 if a test failed.
  *
  * Many: those that mostly wait run beside those that compute, and of each sort the one that took longest the last time
@@ -26,7 +26,7 @@ const mostInAll = processors + 3
 /** A file that hangs ends itself before (server/test/support/deadline.ts), unless it never comes to that. */
 const longestMs = (process.env.SLIPWAY_TEST_ALL === '1' ? 65 : 12) * 60_000
 
-/** How long each file took when it last ran on this machine, in milliseconds by path; for all checkouts. */
+/** The duration of each file's last run on this machine, in milliseconds by path; for all checkouts. */
 const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
 const durationsFile = join(cache, 'slipway-test/durations.json')
 
@@ -38,7 +38,7 @@ const readDurations = (): Record<string, number> => {
   }
 }
 
-/** Another run may do the same: the file is replaced whole. */
+/** Another run may do the same: the file is replaced atomically. */
 const writeDurations = (durations: Record<string, number>): void => {
   mkdirSync(dirname(durationsFile), { recursive: true })
   writeFileSync(`${durationsFile}.${process.pid}`, JSON.stringify(durations))
@@ -87,11 +87,11 @@ const runFile = async ({ path }: TestFile, isBeside: boolean): Promise<void> => 
     timeout: longestMs,
     execArgv: [`--import=${join(root, 'server/test/support/deadline.ts')}`],
   })
-  // A file that ends without a result is itself the failed test.
+  // A file that ends without a result counts as a failed test.
   events.on('test:fail', () => failed.add(path))
   events.on('test:summary', ({ file, counts: found }) => {
     if (file !== undefined) return
-    // The types have forgotten one of them.
+    // The types lack one of them.
     const { passed, failed: failures, cancelled, skipped } = found as typeof found & { failed: number }
     counts.pass += passed
     counts.fail += failures

@@ -17,7 +17,7 @@ import { Toasts } from './ui/toasts.tsx'
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined)
 
-/** Notices have links, so they stand within the router. */
+/** Notices have links, so they are inside the router. */
 const Root = () => (
   <>
     <Outlet />

@@ -1,7 +1,7 @@
 // Runs alone: it measures, or takes what the machine has.
 /**
- * Instances at addresses of their own: whatever restarts them, they keep these; a route leads to its own service or to
- * nothing; and who is healthy does not feel that another is not.
+ * Instances have their own addresses and keep them over every kind of restart; a route leads to its own service or to
+ * nothing; and a healthy service is not affected by a crashing one.
  */
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
@@ -78,7 +78,7 @@ const ask = async ({ port }: Scene, workload: Workload, dispatcher?: Agent): Pro
   return answer.statusCode === 200 ? text : `${answer.statusCode}`
 }
 
-/** Clients that never stop asking, until the test ends or `stop`. */
+/** Clients that keep sending requests, until the test ends or `stop`. */
 const clients = 4
 
 const startLoad = (scene: Scene, workload: Workload, connections = clients) => {
@@ -121,7 +121,7 @@ const answersItself = (scene: Scene, workload: Workload) =>
     what: 'an answer of the service',
   })
 
-test('beside a service that ends again and again, a healthy one loses no request; the other keeps its address and is back when it runs', async (t) => {
+test('beside a crashing service, a healthy one loses no request; the crashing one keeps its address and is reached when it runs', async (t) => {
   await ensureBusybox()
   const scene = await open(t)
   const [well] = [server()]
@@ -139,7 +139,7 @@ test('beside a service that ends again and again, a healthy one loses no request
   const restarts = async () =>
     (await scene.engine.call<{ RestartCount: number }>('GET', `/containers/${instance!.id}/json`)).RestartCount
   await until(async () => (await restarts()) >= 4, { timeoutMs: 30_000, what: 'four restarts' })
-  // Tasks come and go beside it, and never take its address while it is down.
+  // Tasks start and end beside it, and never get its address while it is down.
   for (let index = 0; index < 3; index += 1)
     await scene.runtime.run(
       createTask({ image, entrypoint: null, arguments: ['true'] }, { environmentId: well.environmentId }),
@@ -157,7 +157,7 @@ test('beside a service that ends again and again, a healthy one loses no request
   assert.ok(healthy!.answered > 100, `${healthy!.answered} answers`)
 })
 
-test('of two instances one that is killed, three times over, costs no more than the answers under way', async (t) => {
+test('killing one of two instances, three times, costs only the responses in progress', async (t) => {
   await ensureBusybox()
   const scene = await open(t)
   const workload = server({ instances: 2 })
@@ -189,7 +189,7 @@ test('of two instances one that is killed, three times over, costs no more than 
   await until(() => load.answered > later + 200, { timeoutMs: 20_000, what: 'answers of the one that is left' })
   const { failed, wrong } = await stop()
   assert.deepEqual(wrong, [])
-  // A kill cuts what its program is answering; whatever comes after it is answered by the other.
+  // A kill cuts the responses in progress; the other instance answers all later requests.
   assert.ok(failed.length <= 3 * clients, failed.join(', '))
   // The address is silent now; no client has to wait for that.
   await scene.engine.call('DELETE', `/containers/${first.id}`, { query: { force: true } })
@@ -202,7 +202,7 @@ test('of two instances one that is killed, three times over, costs no more than 
   )
 })
 
-test('after a restart of the engine under load, every service answers at the address that it had, and none got a request of another', {
+test('after a restart of the engine under load, every service answers at its old address, and none gets a request of another', {
   skip: ownEngineIsMissing,
 }, async (t) => {
   await ensureBusybox()
@@ -238,7 +238,7 @@ test('after a restart of the engine under load, every service answers at the add
   assert.equal(subnets.size, environments.length)
 })
 
-/** A service as it was made when the engine chose the addresses: with its network, and published. */
+/** A service from the time when the engine chose the addresses: with its network, and published. */
 const makeOld = async ({ engine }: Scene, ownerId: string, workload: Workload, hostPort: number): Promise<void> => {
   const { organizationId, environmentId, serviceId, revision } = workload
   const Labels = { 'slipway.owner': ownerId, 'slipway.environment': environmentId }
@@ -268,7 +268,7 @@ const makeOld = async ({ engine }: Scene, ownerId: string, workload: Workload, h
   await engine.call('POST', `/containers/${Id}/start`)
 }
 
-test('a service from before is reached at its published port until it is redeployed; a network from before goes with the last of them', async (t) => {
+test('a service of an older version is reached at its published port until it is redeployed; its network is removed with the last one', async (t) => {
   await ensureBusybox()
   const scene = await open(t)
   const ownerId = `addresses-old-${newId()}`

@@ -1,6 +1,6 @@
 /**
  * The audit log misses nothing: every operation that changes something, or shows a secret, leaves exactly one event of
- * its caller, and what the server does then has events of its own.
+ * its caller, and the following actions of the server have their own events.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -22,7 +22,7 @@ const revealing = [
   'exportEnvironmentConfigurationIntoTerraform',
 ]
 
-/** Operations with another number of events than one, and why. */
+/** Operations with more or fewer events than one, and why. */
 const exceptions: Record<string, { events: number; why: string }> = {
   createOrganization: { events: 2, why: 'the organization, and the cluster that it gets' },
   autoDeployContainerEnvironments: { events: 2, why: 'the new tag of each service, and the deployment' },

@@ -1,7 +1,6 @@
 /**
- * Parts 2 and 8 of the specification as a table: every enum, bound, default and required field of what a client may
- * send. A value at the bound is taken, one past it is refused with a 400 that names the field, and a field that is left
- * out takes its default.
+ * Parts 2 and 8 of the specification as a table: every enum, bound, default and required field of requests. A value at
+ * the bound is accepted, one past it is refused with a 400 that names the field, and a missing field gets its default.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -19,13 +18,13 @@ const operationOf = (id: string): Operation =>
   operations.find((each) => each.id === id) ?? assert.fail(`there is no operation ${id}`)
 
 interface Bound {
-  /** Dots lead into objects, `0` into the first item of an array. */
+  /** Dots select members of objects, `0` the first item of an array. */
   field: string
-  /** Taken. */
+  /** Accepted values. */
   good?: readonly unknown[]
-  /** Refused, with the field named. */
+  /** Refused values; the error names the field. */
   bad?: readonly unknown[]
-  /** What the answer shows when the field is left out. */
+  /** The value in the response when the field is missing. */
   default?: unknown
   required?: true
 }
@@ -182,7 +181,7 @@ interface Subject {
   operation: Operation
   values: Values
   send(body: Json): Promise<Answer>
-  /** A body that is taken, under a name of its own. */
+  /** A valid body, with a unique name. */
   body(): Json
 }
 
@@ -203,7 +202,7 @@ const subjectOf = async (operation: Operation): Promise<Subject> => {
   }
 }
 
-/** Fields that an answer refuses for their form, and not for what this machine can do. */
+/** Fields that are refused for their form, and not for the limits of this machine. */
 const refused = ({ status, body }: Answer): string[] =>
   status === 400
     ? (body.details ?? [])
@@ -257,7 +256,7 @@ const checkDefault = async (subject: Subject, bound: Bound): Promise<void> => {
 }
 
 for (const [operationId, bounds] of Object.entries(table))
-  test(`${operationId} takes what the specification allows, refuses what is past it, and fills in defaults`, async () => {
+  test(`${operationId} accepts what the specification allows, refuses everything else, and fills in defaults`, async () => {
     const subject = await subjectOf(operationOf(operationId))
     for (const bound of bounds) {
       await checkGood(subject, bound)

@@ -1,7 +1,7 @@
 // Runs alone: it measures, or takes what the machine has.
 /**
- * Must show 6: what people break on their first day, made on a real engine. For each the sentence that the status says,
- * and the seconds until it says it.
+ * Typical mistakes of the first day, made on a real engine: for each the sentence in the status, and the seconds until
+ * it appears.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -116,7 +116,7 @@ const breaks: Break[] = [
     says: /build failed.*It said: .*No space left on device/,
   },
   {
-    // What Node says: the static busybox cannot look up names.
+    // Node's message: the static busybox cannot look up names.
     name: 'wrong host of the database',
     files: program('echo "Error: getaddrinfo ENOTFOUND db.invalid" >&2; exit 1'),
     says: /exited 3 times.*It said: .*getaddrinfo ENOTFOUND db\.invalid/,

@@ -1,5 +1,5 @@
 // Runs alone: it measures, or takes what the machine has.
-/** One organization floods the builder with real builds on the engine; another one builds a little thing in between. */
+/** One organization floods the builder with real builds on the engine; another one runs a small build in between. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
@@ -20,7 +20,7 @@ after(async () => {
   await engine.close()
 })
 
-test('beside a flood of builds of another organization, a build waits for no more than the one that runs', async () => {
+test('beside a flood of builds of another organization, a build waits only for the one that is running', async () => {
   let ended = 0
   const control = new AbortController()
   const builds = Array.from({ length: flood }, async (_, index) => {
@@ -37,7 +37,7 @@ test('beside a flood of builds of another organization, a build waits for no mor
       { organizationId: mine },
     )
     assert.match(log, new RegExp(`mine ${round}`))
-    // While mine ran one of theirs may have ended beside it, and the one that had the place when I came.
+    // During my build one of theirs may have ended beside it, and the one that had the slot when mine was queued.
     assert.ok(ended - before <= 3, `${ended - before} of theirs ended first`)
   }
   assert.ok(ended < flood, 'the flood is not over')

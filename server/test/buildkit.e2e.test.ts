@@ -1,6 +1,6 @@
 /**
- * What Dockerfiles for BuildKit may use, on an engine of any age: mounts, here-documents, options of COPY. Of secrets
- * nothing stays, of mounts nothing is in the image, and a cache belongs to one organization.
+ * Features of Dockerfiles for BuildKit, on an engine of any version: mounts, here-documents, options of COPY. Secrets
+ * leave no trace, mounts leave nothing in the image, and a cache belongs to one organization.
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -37,7 +37,7 @@ const leftovers = async (): Promise<string[]> => {
   )
 }
 
-/** What `image` answers to a shell's command, run by a build of its own. */
+/** The output of a shell command in `image`, run by a separate build. */
 const ask = async (image: string, command: string): Promise<string> => {
   const Dockerfile = `FROM ${image.replace('sha256:', '')}\nUSER 0\nRUN ${command} # ${newId()}\n`
   const { log } = await scene.buildFiles({ Dockerfile }, { organizationId })
@@ -82,7 +82,7 @@ RUN [ -z "$GIVEN" ] && echo gone
   })
 })
 
-test('a cache is kept between builds, and is its organization’s', async () => {
+test('a cache is kept between builds, and belongs to its organization', async () => {
   const Dockerfile = (more: string) =>
     `FROM ${busyboxImage}
 WORKDIR /work
@@ -98,7 +98,7 @@ RUN ls -a /work
   assert.doesNotMatch(other.log, /^(one|two)$/m)
 })
 
-test('a locked cache has one step at a time, a private one is another for each', { skip: onlyAtNight }, async () => {
+test('a locked cache is used by one step at a time, a private one is separate for each', { skip: onlyAtNight }, async () => {
   const step = (sharing: string) => ({
     Dockerfile: `FROM ${busyboxImage}
 RUN --mount=type=cache,id=${sharing},target=/c,sharing=${sharing} [ ! -e /c/busy ] && touch /c/busy && sleep 1 && rm /c/busy # ${newId()}
@@ -108,7 +108,7 @@ RUN --mount=type=cache,id=${sharing},target=/c,sharing=${sharing} [ ! -e /c/busy
     await Promise.all([1, 2].map(() => scene.buildFiles(step(sharing), { organizationId })))
 })
 
-test('a cache that is larger than its organization may keep goes after the build', { skip: onlyAtNight }, async () => {
+test('a cache above the limit of its organization is deleted after the build', { skip: onlyAtNight }, async () => {
   const small = await openBuildScene({ cacheMb: 1 })
   try {
     const Dockerfile = `FROM ${busyboxImage}\nRUN --mount=type=cache,target=/c dd if=/dev/zero of=/c/x bs=1M count=3\n`
@@ -127,7 +127,7 @@ test('a cache that is larger than its organization may keep goes after the build
   }
 })
 
-test('a bind shows files and folders, forgets what is written, and its content decides on the cache', {
+test('a bind shows files and folders, drops writes to them, and its content is part of the cache key', {
   skip: onlyAtNight,
 }, async () => {
   const Dockerfile = `FROM ${busyboxImage} AS made
@@ -157,7 +157,7 @@ RUN ls -A /app /src /made /data 2>&1; true
       organizationId,
     },
   )
-  // The whole folder is one of its binds.
+  // The complete folder is one of its binds.
   assert.match(again.log, /^kept$/m)
   const narrow = (text: string) => ({
     Dockerfile: `FROM ${busyboxImage}\nRUN --mount=source=f,target=/f cat /f\nCOPY other /other\n`,
@@ -170,7 +170,7 @@ RUN ls -A /app /src /made /data 2>&1; true
   assert.match((await scene.buildFiles(narrow(`x${text}`), { organizationId })).log, new RegExp(`^x${text}`, 'm'))
 })
 
-test('neither a source nor a target leads out of the build', async () => {
+test('neither a source nor a target can leave the build', async () => {
   const to = { link: { symlink: '/etc/shadow' } }
   const from = `FROM ${busyboxImage}\n`
   for (const source of ['../../../etc/shadow', '/etc/shadow', 'none'])
@@ -300,7 +300,7 @@ RUN --mount=target=/src ls -A /src && echo "arch=$TARGETARCH"
   assert.match((await scene.refused(other, { organizationId }, 'build_failed')).message, /builds for linux\/\w+ only/)
 })
 
-test('no container of a build has the labels by which Slipway knows its own', async () => {
+test('no container of a build has the labels by which Slipway recognizes its own', async () => {
   const label = `slipway.service=${newId()}`
   const control = new AbortController()
   const building = scene.buildFiles(
@@ -328,7 +328,7 @@ test('no container of a build has the labels by which Slipway knows its own', as
   await assert.rejects(building, /enough/)
 })
 
-test('what a killed process wrote down is removed: its containers, then their volumes', async () => {
+test('the recorded leftovers of a killed process are removed: containers, then their volumes', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-leftovers-'))
   try {
     const containers = createBuildContainers(engine, folder, systemClock)

@@ -1,6 +1,6 @@
 /**
- * Two organizations build on one engine. What one of them does reaches neither the other's layers nor its images, nor
- * this machine: the ways that a review has found, each tried again (C1, C2, H1, M1 and M3 of that review).
+ * Two organizations build on one engine. Neither can reach the other's layers or images, or this machine: all ways that
+ * a review has found are tried (C1, C2, H1, M1 and M3 of that review).
  */
 import assert from 'node:assert/strict'
 import { createServer, type Server } from 'node:http'
@@ -61,13 +61,13 @@ const putOnEngine = async (tag: string, dockerfile: string, files: Record<string
 const reach = (target: string): string =>
   `timeout 3 wget -q -O - http://${target}/ 2>&1 | grep ${leaked} || echo nothing at ${target}`
 
-/** What shows that a RUN which reaches nothing could have reached something: its own container's server. */
+/** Proves that a RUN without access could have reached something: the server of its own container. */
 const reachOneself = `mkdir /own; echo ${leaked} > /own/index.html; httpd -p 8081 -h /own; ${reach('127.0.0.1:8081')}`
 
-/** How often something was reached. */
+/** The number of connections that were made. */
 const leaksIn = (log: string): number => log.replaceAll(/^Step .*$/gm, '').split(leaked).length - 1
 
-test('a layer that one organization made is not in the image of another, whatever the cache would say', async () => {
+test('a layer of one organization is never in the image of another, whatever the cache would offer', async () => {
   const files = {
     Dockerfile: `FROM ${busyboxImage}\nCOPY f /f\nRUN head -c 8 /dev/urandom | base64 > /mark; cat /mark\n`,
     f: newId(),
@@ -87,7 +87,7 @@ test('a layer that one organization made is not in the image of another, whateve
   assert.notEqual(other.imageId, first.imageId)
 })
 
-test('what was built in another project or mode of the organization is not reused: no image, no step, no cache', async () => {
+test('builds of another project or mode of the organization are not reused: no image, no step, no cache', async () => {
   const run = 'RUN --mount=type=cache,id=npm,target=/c'
   const poison = { Dockerfile: `FROM ${busyboxImage}\n${run} echo poisoned > /c/package # ${newId()}\n` }
   const victim = { Dockerfile: `FROM ${busyboxImage}\n${run} cat /c/package || echo clean # ${newId()}\n` }
@@ -130,7 +130,7 @@ COPY --from=0 /bin/sh /x
   assert.match(log, new RegExp(`^two=http://127.0.0.1:${port}$`, 'm'))
 })
 
-test('nothing is fetched that requests may not reach, by the engine or by us, however an ADD is written', async () => {
+test('addresses that the policy forbids are never fetched, by the engine or by us, however an ADD is written', async () => {
   const from = `FROM ${busyboxImage}\n`
   const at = `127.0.0.1:${port}`
   const ways = [
@@ -248,7 +248,7 @@ RUN echo address=$(ip -4 addr show eth0 | sed -n 's/.*inet \\([0-9.]*\\).*/\\1/p
   await assert.rejects(serving, /seen enough/)
 })
 
-test('neither a RUN nor a COPY begins where the engine’s disk has less left than the reserve', async () => {
+test('neither a RUN nor a COPY starts while the engine’s disk has less free space than the reserve', async () => {
   const full = await openBuildScene({ diskReserveMb: 1e12 })
   try {
     for (const line of ['RUN true', 'COPY . /copy']) {
@@ -261,7 +261,7 @@ test('neither a RUN nor a COPY begins where the engine’s disk has less left th
   }
 })
 
-test('nothing of a build is left on the engine', async () => {
+test('a build leaves nothing on the engine', async () => {
   const left = async (): Promise<string[]> => {
     const networks = await engine.call<{ Name: string }[]>('GET', '/networks')
     const containers = await engine.call<{ Names: string[] }[]>('GET', '/containers/json', { query: { all: true } })
@@ -283,7 +283,7 @@ const placeIn = async (slipway: Slipway, organizationId: string): Promise<Place>
   return { organizationId, projectId: project.id, environmentId: environment.body.id, environmentName }
 }
 
-/** Deploys the files as a service of the organization; answers its log. */
+/** Deploys the files as a service of the organization; returns its log. */
 const deployFiles = async (slipway: Slipway, git: GitServer, place: Place, name: string, text: string, env: Json) => {
   await git.createRepository(name)
   await git.commit(name, { Dockerfile: text }, 'first')
@@ -295,7 +295,7 @@ const deployFiles = async (slipway: Slipway, git: GitServer, place: Place, name:
   return deploymentLog(slipway, place.environmentId)
 }
 
-test('on a running server, what one organization gets into a layer by a proxy never runs for another', async () => {
+test('on a running server, a layer that one organization poisons by a proxy never runs for another', async () => {
   const git = await startGitServer()
   const slipway = await prepareSlipway()
   try {
@@ -310,7 +310,7 @@ RUN echo "\${http_proxy:-fetched by nobody}" > /tool-$VERSION
         async (name) => (await slipway.api('POST', '/organization', { name, plan: 'FREE' })).body.id,
       ),
     )
-    // What a RUN fetches through a proxy is what the proxy says; the engine's cache knows neither of the two.
+    // A proxy decides what a RUN fetches; the engine's cache key contains neither the proxy nor the response.
     const proxy = { http_proxy: 'http://EVIL.example.test' }
     const theirs = await placeIn(slipway, attacker)
     await deployFiles(slipway, git, theirs, 'attack', `ARG http_proxy\n${common}RUN cat /tool-$VERSION\n`, proxy)

@@ -1,4 +1,4 @@
-/** What Slipway's builder makes of ordinary Dockerfiles is what the engine's own makes of them. */
+/** Slipway's builder makes the same images from ordinary Dockerfiles as the engine's own. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { extract, pack } from 'tar-stream'
@@ -24,7 +24,7 @@ after(async () => {
   await engine.close()
 })
 
-/** The same files by the engine alone; answers the image's name. */
+/** Builds the same files with the engine alone; returns the image's name. */
 const buildPlainly = async (files: Files, args: Record<string, string>): Promise<string> => {
   const archive = pack()
   for (const [name, content] of Object.entries(files)) archive.entry({ name, mode: 0o644 }, content as string | Buffer)
@@ -75,7 +75,7 @@ const tarOf = async (name: string, text: string): Promise<Buffer> => {
   return Buffer.concat(chunks)
 }
 
-/** `ignored`: what the engine's own client would not send. */
+/** `ignored`: files that the engine's own client would not send. */
 const same = async (files: Files, args: Record<string, string> = {}, ignored: string[] = []): Promise<string> => {
   const sent = Object.fromEntries(Object.entries(files).filter(([name]) => !ignored.includes(name)))
   const { imageId, log } = await scene.buildFiles(files, { organizationId, env: args })
@@ -112,7 +112,7 @@ test('stages, arguments, variables, owners and ports', async () => {
   assert.doesNotMatch((await scene.buildFiles(unused, { organizationId })).log, /exit 7/)
 })
 
-test('what an image says of its containers lives through every RUN', { skip: onlyAtNight }, async () => {
+test('the container settings of an image survive every RUN', { skip: onlyAtNight }, async () => {
   await same({
     Dockerfile: `FROM ${busyboxImage}
 MAINTAINER Somebody <somebody@example.test>
@@ -138,7 +138,7 @@ LABEL f=g
   })
 })
 
-test('commands and entrypoints are what the last instruction says, in any order', { skip: onlyAtNight }, async () => {
+test('the last instruction decides on command and entrypoint, in any order', { skip: onlyAtNight }, async () => {
   for (const lines of [
     ['RUN true'],
     ['ENTRYPOINT ["/bin/x"]', 'RUN true'],
@@ -150,7 +150,7 @@ test('commands and entrypoints are what the last instruction says, in any order'
     await same({ Dockerfile: [`FROM ${busyboxImage}`, ...lines, ''].join('\n') })
 })
 
-test('a base of nothing, a local archive, and what .dockerignore leaves out', { skip: onlyAtNight }, async () => {
+test('an empty base, a local archive, and files excluded by .dockerignore', { skip: onlyAtNight }, async () => {
   const files = {
     Dockerfile: `FROM ${busyboxImage} AS b
 FROM scratch
@@ -169,14 +169,14 @@ COPY . /all
   await same({ Dockerfile: `FROM ${busyboxImage}\nCOPY . /all\nRUN ls -a /all > /list\n`, file: 'text' })
 })
 
-test('another escape sign', { skip: onlyAtNight }, async () => {
+test('another escape character', { skip: onlyAtNight }, async () => {
   await same({
     Dockerfile: `# escape=\`\nFROM ${busyboxImage}\nENV A=C:\\x \`\n  B=2\nRUN echo one \`\n  two > /out\nCOPY f /f\n`,
     f: '1',
   })
 })
 
-test('ONBUILD is kept for who builds from the image, and carried out there', { skip: onlyAtNight }, async () => {
+test('ONBUILD is kept for builds from the image, and run there', { skip: onlyAtNight }, async () => {
   const base = await same({
     Dockerfile: `FROM ${busyboxImage}
 ONBUILD COPY f /from-trigger
@@ -192,7 +192,7 @@ COPY f /f
   await same({ Dockerfile: `FROM ${id}\nRUN echo $T > /t\nCMD ["x"]\n`, f: 'other' })
 })
 
-test('a build argument is in a RUN of its stage, and in nothing that the image says of its containers', {
+test('a build argument is visible in a RUN of its stage, but not in the container settings of the image', {
   skip: onlyAtNight,
 }, async () => {
   const { imageId, log } = await scene.buildFiles(

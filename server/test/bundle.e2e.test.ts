@@ -1,4 +1,4 @@
-/** What users start is the bundle: all that it finds by its place, and that half of one is never left. */
+/** Users start the bundle: it finds all its files, and an incomplete one is never left behind. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -69,11 +69,11 @@ test('a build of the bundle deletes nothing beside it that is not its own', asyn
   }
 })
 
-test('a build of the bundle that is killed at any instant leaves none or a whole one', async () => {
+test('a build of the bundle that is killed at any moment leaves none or a complete one', async () => {
   const home = mkdtempSync(join(tmpdir(), 'slipway-bundle-'))
   const place = join(home, 'bundle-1')
   const program = new URL('../../bin/bundle.ts', import.meta.url).pathname
-  /** Null: nothing is there, or it was renamed just now. */
+  /** Null: it does not exist, or was just renamed. */
   const filesThere = (): number | null => {
     const [name] = readdirSync(home)
     try {
@@ -84,11 +84,11 @@ test('a build of the bundle that is killed at any instant leaves none or a whole
     }
   }
   try {
-    // As soon as it writes, and at the instants after.
+    // As soon as it writes, and at the moments after.
     for (const files of [0, 1, 4]) {
       const child = spawn(process.execPath, [program, place], { env, stdio: ['ignore', 'ignore', 'pipe'] })
       child.stderr.resume()
-      // Not its exit: the bundler is a process of its own, which has the same stderr and may write for a moment more.
+      // Not its exit: the bundler is a separate process with the same stderr, and may still write for a moment.
       const ended = once(child, 'close')
       const written = (): boolean => (filesThere() ?? -1) >= files
       await until(() => child.exitCode !== null || written(), { what: 'the build to write', timeoutMs: 30_000 })

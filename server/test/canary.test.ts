@@ -1,7 +1,7 @@
 /**
- * A canary is written through every field that takes a secret, and then looked for: in every answer, in every line of
- * the log, in every row of the database, and in the bytes of every file, the database's own included. Nothing knows the
- * fields by name: they are read from the schemas of the operations.
+ * A canary is written through every field for a secret, and then searched for: in every response, in every line of the
+ * log, in every row of the database, and in the bytes of every file, including the database's own. No field is listed
+ * by name: the fields are read from the schemas of the operations.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -36,7 +36,7 @@ const formsOf = (text: string): string[] => {
   return [text, Buffer.from(text).toString('hex'), ...base64]
 }
 
-/** What must not be found anywhere: the canary, and what was answered once and never again. */
+/** Values that must not be found anywhere: the canary, and values that were shown once. */
 const hidden: string[] = [canary]
 const shows = (text: string): boolean => hidden.flatMap(formsOf).some((form) => text.includes(form))
 
@@ -87,7 +87,7 @@ const smallestWith = (schema: Json, path: string[], value: unknown): Json[] => {
   return smallestWith(schema.properties[name], below, value).map((inner) => ({ ...others, [name]: inner }))
 }
 
-/** The forms that secrets have to be sent in: some fields take a document only. */
+/** The formats in which secrets have to be sent: some fields accept only a document. */
 const wrapped = (text: string): string[] => [
   text,
   JSON.stringify({ type: 'service_account', project_id: 'p', client_email: 'a@b.c', private_key: text }),
@@ -121,7 +121,7 @@ const remember = (values: Values): void => {
   for (const [name, id] of Object.entries(values)) places.set(name, (places.get(name) ?? new Set()).add(id))
 }
 
-/** Writes the canary at one path of one operation, in whatever body is accepted; false when none is. */
+/** Writes the canary at one path of one operation, in any body that is accepted; false if none is. */
 const plant = async (operation: Operation, path: string[]): Promise<boolean> => {
   const plan = caseOf(operation)
   const scene = newScene(api)
@@ -164,7 +164,7 @@ test('the canary is taken by every field marked as a secret', async () => {
   assert.deepEqual(refused, [])
 })
 
-/** Fields that are called like secrets and are none. */
+/** Fields whose names look like secrets, but that are not. */
 const open: Record<string, string> = {
   'metrics_parameters.configuration.alerting.spec_config_secret':
     'the name of a secret in the cluster; part 2.2 answers it',
@@ -191,7 +191,7 @@ test('every field that is called like a secret is marked as one', () => {
   assert.deepEqual(unmarked, [])
 })
 
-/** Whether a body makes variables, and how it says that they are secrets. */
+/** True if a body makes variables, with the field that marks them as secrets. */
 const secretBodies = (operation: Operation, values: Values, count: number): Json[] => {
   const { path, method } = operation
   const body = (caseOf(operation).body?.(values, { ...newScene(api), count }) ?? {}) as Json
@@ -252,7 +252,7 @@ test('a deployment that uses the secrets, what is shown once, and a plain value 
       timeoutMs: 20_000,
     })
   }
-  // Both are answered once, where they are made.
+  // Both are shown once, when they are made.
   const organization = `/organization/${api.organizationId}`
   const token = await api.call('POST', `${organization}/apiToken`, { name: 'shown once' })
   const webhook = { target_url: 'http://127.0.0.1:9/hook', events: ['DEPLOYMENT_STARTED'] }
@@ -324,7 +324,7 @@ const filesBelow = (folder: string): string[] =>
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
 
-/** Files come and go while the database works. */
+/** Files are made and deleted while the database works. */
 const bytesOf = (file: string): Buffer => {
   try {
     return statSync(file).size > 2 ** 30 ? Buffer.alloc(0) : readFileSync(file)
@@ -342,7 +342,7 @@ test('no file of the data directory holds the canary: tables, indexes, the write
   const [tables, walLog] = [join(row!.folder, row!.base), join(row!.folder, 'pg_wal')]
   const holdsVisible = (folder: string): boolean => filesBelow(folder).some((file) => bytesOf(file).includes(visible))
   assert.ok(holdsVisible(tables), 'what may be seen was not found: the search is blind')
-  // Again, for a checkpoint lets the log of what was before go.
+  // Again, because a checkpoint removes the log of earlier changes.
   const { projectId } = await newPlace(api)
   await api.call('POST', `/project/${projectId}/environmentVariable`, { key: 'PLAIN', value: visible })
   await until(() => holdsVisible(walLog), { what: 'what may be seen, in the write-ahead log' })

@@ -1,4 +1,7 @@
-/** The chart that runs Slipway on Kubernetes: what it makes is valid, does what its values say, and asks for no more than it needs. */
+/**
+ * The chart that runs Slipway on Kubernetes: its objects are valid, follow its values, and request no more rights than
+ * needed.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -49,7 +52,7 @@ const variablesOf = (objects: Json[]): Record<string, string> =>
 
 const options = { skip: withoutHelm }
 
-test('helm finds nothing to say about it', options, async () => {
+test('helm lint reports nothing', options, async () => {
   for (const values of [least, most]) {
     const { code, text } = await runHelm(['lint', '--strict', '--quiet', chartFolder], values)
     assert.deepEqual([code, text.trim()], [0, ''])
@@ -67,7 +70,7 @@ test('every object is valid in the oldest and the newest Kubernetes', options, a
   assert.ok(!kindsOf(await renderChart({ ...least, replicas: 1 })).includes('PodDisruptionBudget'))
 })
 
-test('the account has no rights, or exactly those that a cluster is registered with', options, async () => {
+test('the account has no rights, or exactly those that registering a cluster needs', options, async () => {
   const objects = await renderChart(most)
   const wanted = accessManifest.items.find(({ kind }) => kind === 'ClusterRole') as Json
   assert.deepEqual(ofKind(objects, 'ClusterRole').rules, wanted.rules)
@@ -79,7 +82,7 @@ test('the account has no rights, or exactly those that a cluster is registered w
   for (const each of [objects, await renderChart(least)]) assert.equal(podOf(each).automountServiceAccountToken, false)
 })
 
-test('the pods are restricted, spread, and asked where the server answers', options, async () => {
+test('the pods are restricted and spread, and their probes use the server’s endpoints', options, async () => {
   const pod = podOf(await renderChart(least))
   const [container] = pod.containers
   const { runAsNonRoot, seccompProfile } = pod.securityContext
@@ -102,7 +105,7 @@ test('the pods are restricted, spread, and asked where the server answers', opti
   )
 })
 
-test('the server takes the settings of the values as they were meant', options, async () => {
+test('the server reads the settings of the values correctly', options, async () => {
   const variables = variablesOf(await renderChart(most))
   assert.deepEqual(
     ['SLIPWAY_ADMIN_TOKEN', 'DATABASE_URL', 'SLIPWAY_OIDC_CLIENT_SECRET'].map((name) => variables[name]),
@@ -120,13 +123,16 @@ test('the server takes the settings of the values as they were meant', options, 
   assert.deepEqual(outboundAllow, ['kubernetes.default.svc:443', 'git.internal'])
 })
 
-/** What the chart decides, and what nothing would come of: it publishes no router, and there is no Docker engine. */
+/**
+ * Settings that the chart decides, and those without effect there: it publishes no router, and there is no Docker
+ * engine.
+ */
 const decided =
   /^(SLIPWAY_(HOST|PORT|DOCKER|DATA_DIR|MASTER_KEY_FILE|ADMIN_TOKEN|METRICS_TOKEN|OIDC_CLIENT_SECRET)|DATABASE_URL)$/
 const idle =
   /^(DOCKER_HOST|SLIPWAY_(ROUTER_.*|ACME_.*|HSTS_SECONDS|DOMAIN|API_HOST|PORT_RANGE|EXTRA_PORTS|ENGINE_(SOCKETS|IMAGES)|SAMPLE|(CLUSTER|DATABASE)_MODULES|VOLUME_SIZES|(SLEEP_AFTER|SCALE_UP|SCALE_DOWN)_SECONDS|LIMIT_(CERTIFICATES|DISK_GB)))$/
 
-test('values may have every setting of the guide that acts there, and no other', () => {
+test('values accept every setting of the guide that acts there, and no other', () => {
   const guide = readFileSync(new URL('../../docs/guides/configuration.md', import.meta.url), 'utf8')
   const rows = guide.split('\n').flatMap((line) => /^\| (`[^|]*) \|/.exec(line)?.[1] ?? [])
   const settings = rows.flatMap((row) => [...row.matchAll(/`([A-Z_]+)`/g)].map(([, name]) => name!))

@@ -1,6 +1,6 @@
 /**
- * Each value of a closed list does what its field does: these tests go through the values as the schemas have them, so
- * that a new value is in its test from the first day (cases/effects.ts).
+ * Each value of a closed list has the effect of its field: these tests iterate over the values of the schemas, so that
+ * a new value is in its test from the start (cases/effects.ts).
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -22,7 +22,7 @@ const post = async (path: string, body: object, status = 201): Promise<Json> => 
   return answer.body
 }
 
-test('each cloud provider wants credentials of its own, and no cluster takes those of another', async () => {
+test('each cloud provider needs its own credentials, and a cluster refuses those of another', async () => {
   const vendors = closedValues('createCluster', '/cloud_provider')
   assert.deepEqual(closedValues('createCluster', '/cloud_provider_credentials/cloud_provider'), vendors)
   const aws = await post(`${base}/aws/credentials`, { name: 'keys', access_key_id: 'AKIA', secret_access_key: 'x' })
@@ -44,7 +44,7 @@ test('each cloud provider wants credentials of its own, and no cluster takes tho
   }
 })
 
-test('each way to have Kubernetes is kept; a managed one needs credentials', async () => {
+test('each kind of Kubernetes is stored; a managed one needs credentials', async () => {
   for (const kubernetes of closedValues('createCluster', '/kubernetes')) {
     const body = { name: kubernetes, region: 'r', cloud_provider: 'ON_PREMISE', kubernetes, features: [] }
     const made = await post(`${base}/cluster`, body, kubernetes === 'MANAGED' ? 400 : 201)
@@ -52,7 +52,7 @@ test('each way to have Kubernetes is kept; a managed one needs credentials', asy
   }
 })
 
-test('each mode is given by a rule or named, and a role that sees one mode sees its environments only', async () => {
+test('each mode is set by a rule or by name, and a role with access to one mode sees only its environments', async () => {
   const { projectId } = await newPlace(api)
   const modes = closedValues('createEnvironment', '/mode')
   assert.deepEqual(closedValues('createDeploymentRule', '/mode'), modes)
@@ -95,7 +95,7 @@ test('each mode is given by a rule or named, and a role that sees one mode sees 
   }
 })
 
-test('each scope takes variables, aliases, overrides and imports of its place, and lists them', async () => {
+test('each scope accepts variables, aliases, overrides and imports of its place, and lists them', async () => {
   const scene = newScene(api)
   const { projectId, environmentId } = await newPlace(api)
   const values: Record<string, string> = { projectId, environmentId }
@@ -135,7 +135,7 @@ test('each scope takes variables, aliases, overrides and imports of its place, a
   }
 })
 
-test('each word that the audit log is narrowed by finds what has it, and only that', async () => {
+test('each filter word of the audit log finds the matching events, and only those', async () => {
   const columns = {
     eventType: 'event_type',
     targetType: 'target_type',
@@ -164,7 +164,7 @@ test('each word that the audit log is narrowed by finds what has it, and only th
   }
 })
 
-test('each level that targets are fetched for lists those of its kind', async () => {
+test('each level of targets lists those of its kind', async () => {
   const { projectId, environmentId } = await newPlace(api)
   await post(`/environment/${environmentId}/application`, applicationBody('seen'))
   const ids: Record<string, string> = { PROJECT: projectId, ENVIRONMENT: environmentId }
@@ -176,7 +176,7 @@ test('each level that targets are fetched for lists those of its kind', async ()
   }
 })
 
-test('each architecture is that of the machine or refused, for all that can ask for one', async () => {
+test('each architecture is that of the machine or refused, wherever one can be requested', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const { architecture } = (await api.runtime.capacity())!
   const values = closedValues('createApplication', '/cpu_architecture')
@@ -211,7 +211,7 @@ test('each protocol of a port is either routed by name or published as a port', 
   }
 })
 
-test('each action of a terraform service is the one that the status says', async () => {
+test('each action of a terraform service appears in the status', async () => {
   const said: Record<string, string> = {
     PLAN: 'TERRAFORM_PLAN_ONLY',
     FORCE_UNLOCK: 'TERRAFORM_FORCE_UNLOCK_STATE',
@@ -232,7 +232,7 @@ test('each action of a terraform service is the one that the status says', async
   }
 })
 
-test('each policy of a cron job is kept, and reaches its clock unless it is the usual one', async () => {
+test('each policy of a cron job is stored, and reaches its scheduler unless it is the default', async () => {
   const setting = 'cronjob.concurrency_policy'
   const id = await newScene(api).need({ environmentId: (await newPlace(api)).environmentId }, 'jobId')
   for (const policy of closedValues('editJobAdvancedSettings', `/${setting}`)) {
@@ -243,7 +243,7 @@ test('each policy of a cron job is kept, and reaches its clock unless it is the 
   }
 })
 
-test('each source of a Dockerfile fragment wants what it is made of, and is kept with it', async () => {
+test('each source of a Dockerfile fragment requires its fields, and is stored with them', async () => {
   const { environmentId } = await newPlace(api)
   for (const type of closedValues('createTerraform', '/dockerfile_fragment/type')) {
     const whole = type === 'file' ? { type, path: 'tools/fragment' } : { type, content: 'RUN true' }
@@ -254,7 +254,7 @@ test('each source of a Dockerfile fragment wants what it is made of, and is kept
   }
 })
 
-test('each scope of a token is what the token may do', async () => {
+test('each scope of a token is exactly what the token may do', async () => {
   const { projectId, environmentId } = await newPlace(api)
   const may: Record<string, string> = { Read: 'r', Deploy: 'rd', Write: 'rw', Admin: 'rdwa' }
   const words: [string, string, object][] = closedValues('createOrganizationApiToken', '/scopes').map((scope) => [

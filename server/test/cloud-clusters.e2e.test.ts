@@ -1,6 +1,7 @@
 /**
- * A cluster at a cloud provider, made by the real tool if there is one: the module of this test uses only resources built
- * into the tool, and outputs the credentials of an API server of this test. Else by the stand-in of the Terraform tests.
+ * A cluster at a cloud provider, made by the real tool if there is one: the module of this test uses only resources
+ * built into the tool, and outputs the credentials of an API server of this test. Else by the stand-in of the Terraform
+ * tests.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** What the commands say and refuse before they do anything: each in one sentence that says what to do. */
+/** Messages and refusals of the commands before they do anything: each in one sentence that says what to do. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -30,7 +30,7 @@ const commands: [file: string, ...args: string[]][] = [
   ['screenshots'],
 ]
 for (const [file, ...args] of commands)
-  test(`${[file, ...args].join(' ')} explains itself and refuses what it does not know`, async () => {
+  test(`${[file, ...args].join(' ')} explains itself and refuses unknown arguments`, async () => {
     const help = await run(file, ...args, '--help')
     assert.equal(help.code, 0)
     assert.match(help.stdout, /^(npm|bin\/\w+)\s[\s\S]+\.\n/)
@@ -99,7 +99,7 @@ test('a port that is in use is reported with the name of its setting, and nothin
   assert.ok(!readdirSync(dataDir).includes('postgres'))
 })
 
-test('the settings file of the data directory counts, and a wrong line ends the start with code 2', async (t) => {
+test('the settings file of the data directory is read, and a wrong line ends the start with code 2', async (t) => {
   const dataDir = newFolder(t)
   writeFileSync(join(dataDir, 'slipway.env'), '# mine\nSLIPWAY_TOFU=/nope\n')
   const told = await startWith({ SLIPWAY_DATA_DIR: dataDir })

@@ -1,4 +1,7 @@
-/** The processes beside the server are killed: PostgreSQL and the router come back by themselves, and nothing is lost. */
+/**
+ * The processes beside the server are killed: PostgreSQL and the router are restarted automatically, and nothing is
+ * lost.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -54,7 +57,7 @@ test('when PostgreSQL is killed, requests are answered 503 with Retry-After unti
   assert.equal(await settle(slipway, applicationId, 60_000), 'DEPLOYED')
 })
 
-test('when the router is killed, another is up within seconds with the routes it had, and takes new ones', async () => {
+test('when the router is killed, a new one is up within seconds with the same routes, and accepts new ones', async () => {
   const [web, nobody] = [hostOf(place, 'web'), hostOf(place, 'nobody')]
   const answers = async () => [await visit(slipway, web), await visit(slipway, nobody)]
   const [before, pid] = [await answers(), pidIn('router', 'router.pid')]

@@ -1,4 +1,4 @@
-/** An existing client of this API, unmodified: its calls reach us, and its types hold what it sends and what we answer. */
+/** An existing client of this API, unmodified: its calls work, and requests and responses match its types. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
@@ -64,7 +64,7 @@ const patterns = operations.map(({ id, method, path }) => ({
 
 const called = new Set<string>()
 
-/** Holds every request and every answer against the types of the package. */
+/** Checks every request and every response against the types of the package. */
 axios.interceptors.response.use((exchange) => {
   const { method, url, data } = exchange.config
   const { pathname } = new URL(url!, api.url)
@@ -72,7 +72,7 @@ axios.interceptors.response.use((exchange) => {
   called.add(id)
   const sent = typeof data === 'string' && data !== '' ? (JSON.parse(data) as object) : undefined
   if (sent !== undefined && Object.keys(sent).length > 0) assert.deepEqual(judgeBody(id, sent), [], `${id} sends`)
-  // The one answer that speaks another vocabulary to callers of the specification.
+  // The one response with a different vocabulary for callers of the specification.
   if (exchange.status !== 204 && id !== 'getApplicationStatus')
     assert.deepEqual(judgeAnswer(id, exchange.data), [], `${id} answers`)
   return exchange
@@ -110,7 +110,7 @@ test('the public TypeScript client goes the whole path: organization to a runnin
     .data
   assert.equal(variables.results!.find(({ key }) => key === 'A')!.value, '1')
 
-  // This client sends {} where nothing is given.
+  // This client sends {} without arguments.
   const deploy = await by(ApplicationActionsApi).deployApplication(application.id)
   assert.deepEqual([deploy.status, deploy.data.state], [202, 'DEPLOYMENT_QUEUED'])
   const status = async () => (await by(ApplicationMainCallsApi).getApplicationStatus(application.id)).data
@@ -153,7 +153,7 @@ const newEnvironment = async (name: string) => {
   return (await by(EnvironmentsApi).createEnvironment(project.id, wanted)).data
 }
 
-test('the client sets up what an organization has: credentials, a cluster, a registry, a git token, a webhook', async () => {
+test('the client sets up an organization: credentials, a cluster, a registry, a git token, a webhook', async () => {
   const clusters = by(ClustersApi)
   const aws = { type: 'AWS_STATIC', name: 'aws', access_key_id: 'AKIA', secret_access_key: 'hidden' } as const
   const credentials = (await by(CloudProviderCredentialsApi).createAWSCredentials(api.organizationId, aws)).data
@@ -232,7 +232,7 @@ test('the client makes a container and reads its history and its queue', async (
   assert.deepEqual(queue.data.results, [])
 })
 
-test('the client makes a database, deploys it and reads what versions there are', async () => {
+test('the client makes a database, deploys it and reads the available versions', async () => {
   const environment = await newEnvironment('databases')
   const database = (
     await by(DatabasesApi).createDatabase(environment.id, {
@@ -302,7 +302,7 @@ test('the client changes a secret of a project, lists those of an environment, a
   assert.deepEqual([clone.status, clone.data.name, clone.data.mode], [202, 'copy', 'PREVIEW'])
 })
 
-test("the client's errors carry our words under the names that clients read", async () => {
+test("the client's errors have our messages in the fields that clients read", async () => {
   const error = await by(ProjectsApi)
     .createProject(api.organizationId, { name: '' })
     .then(

@@ -1,4 +1,4 @@
-/** What the console shows beside its forms does the same as they do. */
+/** The code that the console shows beside its forms has the same effect as the forms. */
 import assert from 'node:assert/strict'
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
@@ -71,7 +71,7 @@ const download = async (environmentId: string): Promise<string> => {
   return texts.join('\n')
 }
 
-/** The programs that a shown script calls besides those of every system. */
+/** The programs that a displayed script calls besides those of every system. */
 const tools = mkdtempSync(join(tmpdir(), 'slipway-tools-'))
 after(() => rm(tools, { recursive: true }))
 writeFileSync(

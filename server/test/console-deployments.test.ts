@@ -1,4 +1,4 @@
-/** Lines of deployments among those of their service, in the console's log: where each stands, and which are shown. */
+/** Lines of deployments among those of their service, in the console's log: their position, and which are shown. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Line } from '../../console/src/api/log-line.ts'
@@ -9,7 +9,7 @@ import { until } from './support/until.ts'
 
 const always: Span = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY }
 
-/** `a5`: printed by the service at 5; `12:5`: of deployment 12. Whatever follows tells lines of one time apart. */
+/** `a5`: printed by the service at 5; `12:5`: of deployment 12. The rest distinguishes lines of the same time. */
 const lineOf = (id: string): Line => {
   const [, deployment, at] = /^(?:(\d+):|[a-z])(\d+)/.exec(id)!
   const isOf = deployment !== undefined
@@ -52,7 +52,7 @@ for (const [what, service, deployments, wanted] of [
     assert.equal(idsOf(merged(listOf(linesOf(service)), listOf(others))), wanted)
   })
 
-test('of any lines, each is there once, and those of a deployment after all that is older', () => {
+test('each line appears once, and those of a deployment after all older ones', () => {
   for (let seed = 1; seed < 200; seed += 1) {
     const random = (below: number): number => (Math.imul(seed, 2654435761 + below) >>> 7) % below
     const service = Array.from({ length: random(60) }, (_, index) => lineOf(`a${Math.floor((index * random(9)) / 3)}`))
@@ -89,7 +89,7 @@ for (const [what, loaded, most, wanted] of [
     assert.equal(found.map(({ id }) => id).join(' '), wanted)
   })
 
-test('the deployment of a line that is linked to is read, however many are newer', () => {
+test('the deployment of a linked line is read, however many are newer', () => {
   for (const [id, most, wanted] of [
     ['1', 2, '4 1'],
     ['4', 2, '4 3'],
@@ -109,7 +109,7 @@ const opened = async (ids: string) => {
 }
 const shown = (log: ReturnType<typeof createLogStore>): string => idsOf(log.lines())
 
-test('search, level and instances find lines of deployments too; without them the log is as it was', async () => {
+test('search, level and instances find lines of deployments too; without them the log is unchanged', async () => {
   const log = await opened('a2 b4 a6!')
   log.place(linesOf('1:3 1:5! 1:1'))
   assert.equal(shown(log), '1:1 a2 1:3 b4 1:5! a6!')

@@ -20,10 +20,10 @@ const organizationSections = [
 const environmentSections = ['services', 'deployments', 'stages', 'previews', 'variables', 'settings']
 const serviceSections = ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings']
 
-/** Markup, a mark that turns what follows around, an escape sequence, and a word that nothing breaks. */
+/** Markup, a mark that reverses the following text, an escape sequence, and an unbreakable word. */
 const longWord = 'W'.repeat(150)
 const hostile = `<img src=x onerror="hacked=1"><script>hacked=1</script>\u202egnp.exe ${longWord}`
-/** Colours, the title of a window, and a link as terminals know it. */
+/** Colors, a window title, and a link, as terminals encode them. */
 const escaped = `\u001b[31mred\u001b[0m\u001b]0;title\u0007\u001b]8;;javascript:hacked=1\u001b\\here\u001b]8;;\u001b\\ `
 
 let slipway: Slipway
@@ -132,7 +132,7 @@ const turned = `(() => {
   return found
 })()`
 
-/** What makes the page wider than its window; what scrolls by itself does not. */
+/** Elements that make the page wider than its window; elements that scroll do not. */
 const outside = `(() => {
   const { scrollWidth, clientWidth } = document.documentElement
   if (scrollWidth <= clientWidth) return []
@@ -144,7 +144,7 @@ const outside = `(() => {
   return [clientWidth, scrollWidth, ...wide.slice(0, 5).map((each) => each.outerHTML.slice(0, 200))]
 })()`
 
-/** Links that lead to something else than a page. */
+/** Links that do not lead to a page. */
 const strange = `[...document.querySelectorAll('a[href], form[action], iframe')]
   .filter((each) => !/^https?:/.test(each.href ?? each.action ?? each.src))
   .map((each) => each.outerHTML.slice(0, 300))`
@@ -179,7 +179,7 @@ for (const [width, scheme, length] of [
   [1440, 'light', longWord.length],
   [390, 'dark', 10_000],
 ] as const)
-  test(`what strangers have written is text and breaks no page, and axe finds nothing serious: ${width} px, ${scheme}, words of ${length} letters`, {
+  test(`hostile text is shown as text and breaks no page, and axe finds nothing serious: ${width} px, ${scheme}, words of ${length} letters`, {
     // The narrow one with the longest words finds most.
     skip: skip || (width === 390 ? false : onlyAtNight),
   }, async () => {
@@ -197,7 +197,7 @@ for (const [width, scheme, length] of [
     await page.context().close()
   })
 
-/** A megabyte; and one that begins another colour with each letter. */
+/** A megabyte; and one that changes the color with each letter. */
 const longLines = [`${escaped}${hostile}${'x'.repeat(1_000_000)}`, '\u001b[31mx\u001b[32my'.repeat(100_000)]
 
 const showsLongLines = async (page: Page, what: string): Promise<void> => {
@@ -242,7 +242,7 @@ test('log lines of a megabyte with escape sequences are text, break no page and 
   await page.context().close()
 })
 
-test('names of strangers are text in what opens above a page, and a link to sign in leads to no other host', {
+test('hostile names are shown as text in dialogs and menus, and a sign-in link never leads to another host', {
   skip,
 }, async () => {
   const page = await signIn(adminToken, 390)
@@ -287,7 +287,7 @@ test('names of strangers are text in what opens above a page, and a link to sign
   }
 })
 
-/** All that a reader may press: what looks, filters, copies or downloads. */
+/** All buttons for a read-only user: to look, filter, copy or download. */
 const harmless =
   /^(Copy|Change|Details.*|Deliveries|Payload|Read again|Show earlier ones|Compare.*|Wrap.*|Follow.*|Pause|Download.*|Earlier.*|Filter.*|Clear.*|Live|All|Time range.*|\d+|Options.*|Log.*|Newest.*|Older.*|Load older lines|Load the page again|[\d:.]+|Local.*|UTC.*|Copy .*|)$/i
 
@@ -321,7 +321,7 @@ for (const who of ['a token that may only read', 'the role of a viewer'])
       const toWrite = page.locator(
         'main a[href*="/new/"], main input[type=checkbox]:not([disabled]):not([aria-label^=Compare])',
       )
-      // Those of the log say how it is shown.
+      // The buttons of the log change how it is shown.
       if (!path.endsWith('/logs')) assert.equal(await toWrite.count(), 0, path)
     }
     await page.context().close()
@@ -330,7 +330,7 @@ for (const who of ['a token that may only read', 'the role of a viewer'])
 const isFocused = (target: Locator): Promise<boolean> =>
   target.evaluate((element: { matches(selector: string): boolean }) => element.matches(':focus'))
 
-/** The place of the stage that has services. */
+/** The position of the stage with services. */
 const stageOfServices = (stages: Locator): Promise<number> =>
   stages.evaluateAll((all: { querySelector(selector: string): unknown }[]) =>
     all.findIndex((each) => each.querySelector('[data-service]') !== null),
@@ -380,7 +380,7 @@ const state = (page: Page, word: string): Promise<void> => page.locator('.head .
 const tab = (page: Page, name: string): Promise<void> =>
   press(page, page.locator('.tabs').getByRole('link', { name, exact: true }))
 
-test('everything from the first project to the delete is done by keyboard alone', { skip }, async () => {
+test('everything from the first project to its deletion can be done by keyboard alone', { skip }, async () => {
   const page = await signIn(adminToken)
   await press(page, button(page, 'New project'))
   await write(page, 'Name', 'keys')

@@ -1,4 +1,6 @@
-/** Parts of the console that need no browser: the lines of a log, and what is read again after a change. */
+/**
+ * Parts of the console that need no browser: the lines of a log, and the queries that are read again after a change.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { QueryClient, QueryObserver } from '@tanstack/react-query'
@@ -31,29 +33,29 @@ const lookThrough = (list: ReturnType<typeof createLineList>): number => {
 const esc = '\u001b'
 
 for (const [what, line, wanted] of [
-  ['colours', `${esc}[31mred${esc}[0m plain ${esc}[1;92mbold`, ['a31:red', ': plain ', 'a1 a32:bold']],
-  ['a colour that does not change', `${esc}[31mre${esc}[31md`, ['a31:red']],
+  ['colors', `${esc}[31mred${esc}[0m plain ${esc}[1;92mbold`, ['a31:red', ': plain ', 'a1 a32:bold']],
+  ['a color that does not change', `${esc}[31mre${esc}[31md`, ['a31:red']],
   ['a title, and moves of the cursor', `${esc}]0;title\u0007a${esc}[2Jb${esc}[10;5Hc`, [':abc']],
   ['a link', `${esc}]8;;javascript:alert(1)${esc}\\here${esc}]8;;${esc}\\!`, [':here!']],
   ['a sequence that never ends', `a${esc}]8;;https://evil.example`, [':a']],
   ['controls of one byte', 'a\u0000\u0008\u009b31mb\u007f\r', [':a31mb']],
   ['markup', '<b>&amp;</b>', [':<b>&amp;</b>']],
 ] as const)
-  test(`of a line of a log only text and colours are left: ${what}`, () => {
+  test(`only text and colors of a log line are kept: ${what}`, () => {
     assert.deepEqual(
       spansOf(line).map(({ text, className }) => `${className}:${text}`),
       wanted,
     )
   })
 
-test('a line has few elements, whatever its length and however often its colour changes', () => {
+test('a line has few elements, whatever its length and however often its color changes', () => {
   const spans = spansOf(`${esc}[31mx${esc}[32my`.repeat(100_000))
   assert.equal(spans.length, 200)
   assert.ok(spans.reduce((sum, { text }) => sum + text.length, 0) < 10_000)
   assert.match(spans.at(-1)!.text, /more characters\)$/)
 })
 
-test('however many lines come, the newest are kept, and the others are counted', () => {
+test('however many lines arrive, the newest are kept, and the others are counted', () => {
   const list = createLineList()
   for (let first = 0; first < 220_000; first += 1000) list.push(linesFrom(first, 1000))
   assert.deepEqual([list.total, list.count, list.dropped], [50_000, 50_000, 170_000])
@@ -64,7 +66,7 @@ test('however many lines come, the newest are kept, and the others are counted',
   assert.match(long.lineAt(0).text, /^x{100000} … \(900000 more characters\)$/)
 })
 
-test('nothing is pushed out from under who reads further up, and who follows again sees the newest', async () => {
+test('a reader further up loses no line, and sees the newest after following again', async () => {
   const log = createLogStore()
   const newest = (): string => log.lines().lineAt(log.lines().count - 1).id
   log.add(linesFrom(0, 50_000))
@@ -75,7 +77,7 @@ test('nothing is pushed out from under who reads further up, and who follows aga
   assert.deepEqual([log.lines().lineAt(0).id, newest(), log.late], ['0', '49999', 10])
   log.pin(false)
   assert.deepEqual([log.isHeld, newest()], [false, '50009'])
-  // Held by hand, it stays so.
+  // Paused by the user, it stays paused.
   log.hold()
   log.pin(true)
   log.pin(false)
@@ -84,7 +86,7 @@ test('nothing is pushed out from under who reads further up, and who follows aga
 })
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: of the lines above
-const colour = /\u001b\[\d+m/g
+const color = /\u001b\[\d+m/g
 
 const filters: Filter[] = [
   { ...everything, text: 'line 77' },
@@ -93,10 +95,10 @@ const filters: Filter[] = [
   { ...everything, about: ['nobody'] },
 ]
 
-test('a filter finds in portions exactly what fits, while lines come and go', () => {
+test('a filter finds in portions exactly the matching lines, while lines are added and dropped', () => {
   for (const filter of filters) {
     const fits = ({ text, isError, from }: Line): boolean =>
-      text.replaceAll(colour, '').toLowerCase().includes(filter.text) &&
+      text.replaceAll(color, '').toLowerCase().includes(filter.text) &&
       (filter.level === 'all' || isError) &&
       (filter.from === null || from === filter.from) &&
       filter.about === null
@@ -169,7 +171,7 @@ test('a change finds the queries that it concerns, and no others', () => {
   assert.ok(!members.includes('live e1') && !members.includes('services e1'))
 })
 
-test('a change during a read is followed by another read, and nothing is read twice at once', async () => {
+test('a change during a read causes another read, and no query runs twice at the same time', async () => {
   const queries = new QueryClient()
   let reads = 0
   let atOnce = 0

@@ -54,7 +54,7 @@ after(async () => {
   await slipway?.remove()
 })
 
-/** A page that counts what it reads, and notices when it was loaded again. */
+/** A page that counts its requests, and notices a reload. */
 const open = async (path: string, page?: Page): Promise<Page> => {
   page ??= await context.newPage()
   page.setDefaultTimeout(20_000 * patience)
@@ -74,14 +74,14 @@ const isSame = async (page: Page): Promise<boolean> => (await page.evaluate('win
 
 const rowOf = (page: Page, name: string) => page.locator('table.services tr', { hasText: name })
 
-test('what another client changes is there, in every tab, and nothing blinks', { skip }, async () => {
+test('changes of another client appear in every tab, and nothing flashes', { skip }, async () => {
   const services = await open(`/e/${environmentId}/services`)
   const second = await open(`/e/${environmentId}/services`)
   const overview = await open(`/p/${projectId}/environments`)
   const made = await newContainer('web', 'fake/slow', '1500')
   for (const page of [services, second]) await rowOf(page, 'web').waitFor()
   await overview.locator('.tile', { hasText: '1 service' }).waitFor()
-  // What was there stays the same element while it is read again.
+  // Existing content keeps its element while it is read again.
   const row = await rowOf(services, 'web').elementHandle()
   await services.evaluate(
     'new MutationObserver(() => { if (!document.querySelector("table.services")) window.hasBlinked = true })' +
@@ -112,7 +112,7 @@ const shownAfter = async (work: () => Promise<unknown>, shown: Locator[]): Promi
   return performance.now() - begunMs
 }
 
-test('what another client changes is there within a second, on pages of every sort', { skip }, async () => {
+test('changes of another client appear within a second, on pages of every kind', { skip }, async () => {
   const made = await newContainer('quick-0')
   const [services, own, variables] = await Promise.all([
     open(`/e/${environmentId}/services`),
@@ -129,14 +129,14 @@ test('what another client changes is there within a second, on pages of every so
     const variable = { key, value: 'x', is_secret: false, variable_scope: 'PROJECT', variable_parent_id: projectId }
     keys.push(await shownAfter(() => send('POST', '/variable', variable), [variables.locator('td', { hasText: key })]))
   }
-  // The third of five: one that a busy machine held up says nothing.
+  // The third of five: a single delay of a busy machine does not count.
   for (const [what, took] of Object.entries({ names, keys }))
     assert.ok(took.toSorted((a, b) => a - b)[2]! < 1000, `${what}: ${took.map(Math.round)} ms`)
   await send('DELETE', `/container/${made.id}`)
   for (const page of [services, own, variables]) await page.close()
 })
 
-test('a page has one stream, and asks for nothing while nothing changes', { skip }, async () => {
+test('a page has one stream, and sends no request while nothing changes', { skip }, async () => {
   const fresh = await context.newPage()
   await fresh.clock.install()
   const streams: string[] = []
@@ -149,14 +149,14 @@ test('a page has one stream, and asks for nothing while nothing changes', { skip
   page.on('request', () => {
     asked += 1
   })
-  // As if an hour went by: whatever asks from time to time does now.
+  // As if an hour went by: code that polls would do so now.
   await page.clock.runFor('01:00:00')
   assert.equal(asked, 0)
   assert.deepEqual(streams, [`/organization/${organizationId}/changes`])
   await page.close()
 })
 
-test('a restart of the server is survived without a reload, and what changed meanwhile is there', {
+test('a page survives a restart of the server without a reload, and shows the changes made meanwhile', {
   skip,
 }, async () => {
   const page = await open(`/e/${environmentId}/services`)

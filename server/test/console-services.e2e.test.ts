@@ -1,6 +1,6 @@
 /**
- * The console's pages of services of every kind and the ways in which they are made, in a real browser. Each page that is
- * seen on the way has nothing serious for axe, and none throws. Deployments are simulated.
+ * The console's pages of services of every kind and their creation forms, in a real browser. Each visited page has no
+ * serious problem for axe, and none throws. Deployments are simulated.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -106,7 +106,7 @@ const goTo = async (path: string): Promise<void> => {
   await page.locator('main h1').first().waitFor()
 }
 
-/** Looks again: what is just appearing has little contrast for a moment. */
+/** Checks again: content that is just appearing has little contrast for a moment. */
 const hasNoBarriers = async (name: string): Promise<void> => {
   await page.evaluate(readFileSync(axeFile, 'utf8'))
   let found: string[] = []
@@ -124,7 +124,7 @@ const hasNoBarriers = async (name: string): Promise<void> => {
 const isWide = (): Promise<boolean> =>
   page.evaluate<boolean>('document.documentElement.scrollWidth > document.documentElement.clientWidth')
 
-test('every page of every kind of service is whole, for axe and on a phone', { skip }, async () => {
+test('every page of every kind of service is complete, for axe and on a phone', { skip }, async () => {
   const shots = shotsOfServices(others, { containerId, databaseId, emptyId })
   for (const [name, { path, act }] of Object.entries(shots)) {
     await page.setViewportSize({ width: 390, height: 800 })
@@ -137,7 +137,7 @@ test('every page of every kind of service is whole, for axe and on a phone', { s
   assert.deepEqual(complaints, [])
 })
 
-test('previews show what runs where, what waits and what gets none, with the reasons', { skip }, async () => {
+test('previews show which run where, which wait and which requests get none, with the reasons', { skip }, async () => {
   await goTo(`/e/${previewed.environmentId}/previews`)
   const row = (branch: string) => page.getByRole('table', { name: 'Previews' }).locator('tr', { hasText: branch })
   await row('basket').getByText('Active').waitFor()
@@ -311,7 +311,7 @@ test('an advanced setting is found, changed, refused at its field and set back t
   assert.equal(now['network.ingress.proxy_body_size_mb'], 7)
   await page.getByRole('button', { name: 'Reset' }).click()
   assert.equal(await field.inputValue(), '100')
-  // What was not saved is not left by accident.
+  // Unsaved changes are not lost by accident.
   const asked = page.waitForEvent('dialog')
   const left = page.locator('.tabs').getByRole('link', { name: 'Overview' }).click()
   await (await asked).dismiss()
@@ -320,7 +320,7 @@ test('an advanced setting is found, changed, refused at its field and set back t
   await page.getByRole('button', { name: 'Discard' }).click()
 })
 
-test('a domain is checked, and a certificate that is none is refused at its field', { skip }, async () => {
+test('a domain is checked, and an invalid certificate is refused at its field', { skip }, async () => {
   await goTo(`/s/container/${containerId}/domains`)
   await page.getByRole('button', { name: 'Check the DNS records' }).click()
   await page.locator('td .state').first().waitFor()
@@ -331,7 +331,7 @@ test('a domain is checked, and a certificate that is none is refused at its fiel
   await page.getByRole('dialog').locator('.mantine-InputWrapper-error, .note.bad').first().waitFor()
 })
 
-test('the way back is in the notice of a failure, on its deployment and on its service, and asks with its plan', {
+test('a rollback is offered in the notice of a failure, on its deployment and on its service, and asks with its plan', {
   skip,
 }, async () => {
   const registryId = (await send('GET', `/container/${containerId}`)).registry.id
@@ -410,7 +410,9 @@ test('a change of variables names the services that get it', { skip }, async () 
   await told('HERE was saved. steady gets the change with its next deployment.')
 })
 
-test('a stop is taken back in one click: what ran starts again, not what is configured since', { skip }, async () => {
+test('a stop is undone in one click: the stopped version starts again, not the current configuration', {
+  skip,
+}, async () => {
   const { name, registry } = await send('GET', `/container/${steadyId}`)
   await send('PUT', `/container/${steadyId}`, { name, registry_id: registry.id, image_name: 'fake/serve', tag: '4' })
   await goTo(`/s/container/${steadyId}/overview`)
@@ -425,7 +427,7 @@ test('a stop is taken back in one click: what ran starts again, not what is conf
   assert.equal(results.find(({ is_current: is }: Json) => is).tag, '3')
 })
 
-test('who may only read sees every kind, and no button that would fail', { skip }, async () => {
+test('a read-only user sees every kind, and no button that would fail', { skip }, async () => {
   const { token } = await send('POST', `/organization/${organizationId}/apiToken`, { name: 'reader', scopes: ['Read'] })
   const context = await browser.newContext()
   const reader = await context.newPage()

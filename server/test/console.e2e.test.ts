@@ -1,6 +1,6 @@
 /**
- * The console in a real browser, on a real engine: what a person does in the first hour. Each page that is seen on the
- * way has nothing serious for axe, and no script or style that its policy refuses.
+ * The console in a real browser, on a real engine: the actions of a person's first hour. Each visited page has no
+ * serious problem for axe, and no script or style that its policy refuses.
  */
 import assert from 'node:assert/strict'
 import { readdirSync, statSync } from 'node:fs'
@@ -23,7 +23,7 @@ let git: GitServer
 let browser: Browser
 const complaints: string[] = []
 
-/** Answers its requests, says `text`, and counts upward for ever. */
+/** Answers its requests, says `text`, and counts upward forever. */
 const talking = (text: string): Record<string, string> => ({
   Dockerfile: [
     `FROM ${busyboxImage}`,
@@ -56,7 +56,7 @@ after(async () => {
 
 let isOver = false
 
-/** What is done one after the other: after a failure nothing that follows could be. */
+/** Steps that depend on each other: after a failure the following ones cannot work. */
 const step = (guarantee: string, work: () => Promise<void>): void => {
   test(guarantee, { skip }, async () => {
     assert.ok(!isOver, 'an earlier step failed')
@@ -85,7 +85,7 @@ const state = (page: Page, text: string): Promise<void> => page.locator('.head .
 const open = (page: Page, section: string): Promise<void> =>
   page.locator('.tabs').getByRole('link', { name: section, exact: true }).click()
 
-/** Asks for the plan of an action, and agrees to it. */
+/** Opens the plan of an action, and confirms it. */
 const agree = async (page: Page, button: string): Promise<void> => {
   await page
     .getByRole('dialog')
@@ -247,12 +247,12 @@ step('the log is read as it is written, searched and held; what programs print i
 
 interface ShownLine {
   at: string
-  /** Which deployment it is of; null of the service. */
+  /** Its deployment; null for lines of the service. */
   of: string | null
   text: string
 }
 
-/** The lines that are there, from the first. */
+/** The rendered lines, from the first. */
 const shownLines = (of: Page): Promise<ShownLine[]> =>
   of.evaluate(`[...document.querySelectorAll('.log-line')]
     .sort((a, b) => a.dataset.index - b.dataset.index)
@@ -262,7 +262,7 @@ const shownLines = (of: Page): Promise<ShownLine[]> =>
       text: line.querySelector('.text').textContent,
     }))`)
 
-/** Lines of deployments stand after what is older, and before what is of the same time or later. */
+/** Lines of deployments come after older lines, and before those of the same time or later. */
 const standInPlace = (lines: readonly ShownLine[]): void => {
   for (const [index, next] of lines.slice(1).entries()) {
     const line = lines[index]!
@@ -357,10 +357,10 @@ step('the pages of the organization, search and help can be used, by keyboard to
     .waitFor()
   await hasNoBarriers(page, 'search')
   await page.keyboard.press('Enter')
-  // A key is for the page that is shown, and the address is there before its page.
+  // A key goes to the visible page, and the address changes before its page is shown.
   await page.waitForURL(`**/e/${environmentId}/services`)
   await page.locator('.tabs').getByText('Deployments', { exact: true }).waitFor()
-  // While it is closing, a key would still be its own.
+  // While it is closing, it would still get the key.
   await page.getByRole('combobox', { name: 'Search resources and actions' }).waitFor({ state: 'hidden' })
   await page.keyboard.press('d')
   await page.waitForURL(`**/e/${environmentId}/deployments`)

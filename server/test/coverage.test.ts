@@ -1,4 +1,4 @@
-/** What holds for every operation, whatever it does: who may call it, on whose things, and what it answers. */
+/** Rules for every operation: who may call it, on whose records, and what it returns. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Compile } from 'typebox/schema'
@@ -17,7 +17,7 @@ const scopes: Scope[] = ['Read', 'Deploy', 'Write']
 const tokens = new Map<Scope, string>()
 for (const scope of scopes) tokens.set(scope, await api.newToken([scope]))
 
-/** A read or action without a body needs no case; whatever takes one does. */
+/** A read or action without a body needs no case; an operation with a body does. */
 const planOf = (operation: Operation): Case => {
   const found = caseOf(operation)
   assert.ok(
@@ -100,14 +100,14 @@ const wrongIds = ({ owner: { kind, param } }: Operation): [string, string][] => 
   if (param === null) return []
   return [
     ['an unknown id', newId()],
-    // An id of something else of ours: an environment's, or a project's where an environment is asked for.
+    // An id of another record of ours: of an environment, or of a project where an environment is expected.
     ['an id of another kind', kind === 'environment' ? place.projectId : place.environmentId],
     ['a malformed id', 'not-an-id'],
     ['hostile text', "' or 1=1 --%00/../.."],
   ]
 }
 
-/** 404 for a row that is there, but not where the path says: under another parent, or in another organization. */
+/** 404 for a row that exists, but not where the path says: under another parent, or in another organization. */
 const refusesStrangers = async (operation: Operation, values: Values, body: unknown, query: Record<string, string>) => {
   const [first, ...rest] = paramsOf(operation.path)
   const last = rest.at(-1)

@@ -1,4 +1,4 @@
-/** The stand-ins for database images keep the contract of the usual ones: what deployments of databases rely on. */
+/** The stand-ins for database images keep the contract of the usual ones, on which deployments of databases rely. */
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, test } from 'node:test'
@@ -16,7 +16,7 @@ interface Database {
   client(password: string, statement: string): string[]
   write: string
   read: string
-  /** What the server says to a wrong password. */
+  /** The server's message about a wrong password. */
   refusal: RegExp
 }
 
@@ -120,7 +120,7 @@ const succeed = async (id: string, argv: string[]): Promise<string> => {
   return text
 }
 
-/** Ends it the way the engine's `kill` does, and answers its exit code and how long it took. */
+/** Ends it the way the engine's `kill` does, and returns its exit code and how long it took. */
 const end = async (id: string, signal: string): Promise<{ code: number; ms: number }> => {
   const began = performance.now()
   await engine.call('POST', `/containers/${id}/kill`, { query: { signal } })
@@ -140,7 +140,7 @@ after(async () => {
 for (const database of databases) {
   const { name, client } = database
 
-  test(`${name} keeps what was written in its volume when its container is replaced, and ends cleanly on SIGTERM`, async () => {
+  test(`${name} keeps the data in its volume when its container is replaced, and ends cleanly on SIGTERM`, async () => {
     await ensureDatabaseImage(name)
     const volume = `slipway-test-${run}-${name.split(':')[0]}`
     const first = await start(database, volume)
@@ -184,7 +184,7 @@ test('without the password that it needs, a database refuses to start and says w
   }
 })
 
-test('calls at once end with the image that is there', async () => {
+test('concurrent calls end with the existing image', async () => {
   const idOf = async () => (await engine.call<{ Id: string }>('GET', '/images/redis:7/json')).Id
   await ensureDatabaseImage('redis:7')
   const before = await idOf()

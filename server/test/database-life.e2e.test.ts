@@ -1,5 +1,5 @@
 // Runs alone: it measures, or takes what the machine has.
-/** PostgreSQL, MySQL and Redis as Slipway runs them: what was written stays, whatever happens but a delete. */
+/** PostgreSQL, MySQL and Redis as Slipway runs them: data survive everything except a delete. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { ensureDatabaseImage } from './support/docker/database-image.ts'
@@ -92,7 +92,7 @@ const act = async (environmentId: string, verb: string): Promise<string> => {
 const runningStates = async (environmentId: string): Promise<string[]> =>
   (await send('GET', `/environment/${environmentId}/statuses`)).databases.map((one: Json) => one.running_state)
 
-/** One container each, which answers what was written. */
+/** One container each, which returns the written data. */
 const areBack = async (made: ReadonlyMap<string, Database>): Promise<boolean> => {
   for (const [id, { read }] of made) {
     const [container, ...others] = await containersOf(id)
@@ -102,7 +102,7 @@ const areBack = async (made: ReadonlyMap<string, Database>): Promise<boolean> =>
   return true
 }
 
-test('PostgreSQL, MySQL and Redis keep what was written over a redeploy, a stop, kill -9 of the server and a restart of the engine', {
+test('PostgreSQL, MySQL and Redis keep their data over a redeploy, a stop, kill -9 of the server and a restart of the engine', {
   skip: ownEngineIsMissing,
 }, async () => {
   const { environmentId } = await createPlace(slipway)
@@ -125,7 +125,7 @@ test('PostgreSQL, MySQL and Redis keep what was written over a redeploy, a stop,
   await assertKept('at once')
 
   const before = await Promise.all([...made.keys()].map(only))
-  // A redeploy leaves alone what has not changed.
+  // A redeploy does not touch unchanged services.
   for (const id of made.keys()) await send('PUT', `/database/${id}`, { memory: 640 })
   assert.equal(await act(environmentId, 'redeploy'), 'DEPLOYED', await deploymentLog(slipway, environmentId))
   await assertKept('after a redeploy')

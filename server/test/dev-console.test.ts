@@ -1,6 +1,6 @@
 /**
- * The console of `npm run dev` in front of an API: sessions, streams and addresses are as behind the built console, and
- * no file is sent but sources.
+ * The console of `npm run dev` in front of an API: sessions, streams and addresses work as with the built console,
+ * and only sources are sent.
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -39,7 +39,7 @@ const halves = await signIn(dev.url).then(async (answer) => ({
   key: ((await answer.json()) as { key: string }).key,
 }))
 
-/** Whether the stream of changes opens for a page of this origin. */
+/** True if the stream of changes opens for a page of this origin. */
 const opens = (origin: string): Promise<boolean> =>
   new Promise((resolve) => {
     const socket = new WebSocket(
@@ -56,7 +56,7 @@ const opens = (origin: string): Promise<boolean> =>
     })
   })
 
-test('its page signs in, reads and follows as that of the server does; a page of another origin does not', async () => {
+test('its page signs in, reads and follows like the server’s own page; a page of another origin cannot', async () => {
   assert.equal(halves.status, 201)
   const session = { cookie: halves.cookie, 'slipway-console-key': halves.key }
   assert.equal((await ask('/organization', { ...session, origin: dev.url })).status, 200)
@@ -84,7 +84,7 @@ test('browsers get the page at every address of the console, programs and other 
   assert.deepEqual(await (await ask('/openapi.json')).json(), await (await fetch(`${api.url}/openapi.json`)).json())
 })
 
-test('modules are sent, and no other file of this checkout', async (t) => {
+test('modules are sent, but no other file of this checkout', async (t) => {
   const root = fileURLToPath(new URL('../..', import.meta.url))
   const folder = mkdtempSync(join(root, '.slipway-dev-'))
   t.after(() => rmSync(folder, { recursive: true }))

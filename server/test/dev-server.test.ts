@@ -1,4 +1,4 @@
-/** What `npm run dev` promises of the server while its sources change. */
+/** The promises of `npm run dev` about the server while its sources change. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

@@ -120,7 +120,7 @@ test('a broken Dockerfile ends in ERROR with the last lines of the build in the 
   assert.match(await deploymentLog(slipway, place.environmentId), /reason-of-the-failure/)
 })
 
-test('a private repository is deployed with its git token, which is found nowhere afterwards', async () => {
+test('a private repository is deployed with its git token, which is stored nowhere afterwards', async () => {
   const password = 'canary-git-4711'
   const own = await startGitServer({ auth: { username: 'x-access-token', password } })
   try {
@@ -270,7 +270,7 @@ test('a container reaches neither the control plane, its database and keys, nor 
   await slipway.api('DELETE', `/environment/${place.environmentId}`)
 })
 
-test('requests are served while the control plane is away, and it takes over what runs', async (t) => {
+test('requests are served while the control plane is down, and it takes over running services', async (t) => {
   const url = await repository('away', page('always there'))
   const place = await createPlace(slipway)
   const application = await createApplication(slipway, place, 'web', url)

@@ -55,7 +55,7 @@ const tarOf = async (name: string, text: string): Promise<Buffer> => {
 
 const modified = 'Wed, 21 Oct 2015 07:28:00 GMT'
 
-test('ADD downloads through redirects, keeps name, mode and time, unpacks nothing, and asks again for what changed', async () => {
+test('ADD downloads through redirects, keeps name, mode and time, unpacks nothing, and downloads changed files again', async () => {
   const archive = await tarOf('inner', 'text')
   let etag = '"one"'
   let content = 'first'
@@ -208,7 +208,7 @@ RUN cd / && find one two three whole ! -type d | sort && stat -c '%n %a %u:%g' /
   assert.ok(log.includes(`${listed.join('\n')}\n/three/lib/x/libone.so 700 7:8\n`), log)
 })
 
-test('a secret is found by an id with dashes or dots, and one that is optional is missed in the log', async () => {
+test('a secret is found by an id with dashes or dots, and a missing optional one is noted in the log', async () => {
   const env = { 'npm-token': 'exact-value', NPM_TOKEN: 'upper-value', MY_KEY_FILE: 'value-of-the-file' }
   const Dockerfile = `FROM ${busyboxImage}
 RUN --mount=type=secret,id=npm-token wc -c < /run/secrets/npm-token
@@ -225,7 +225,7 @@ RUN --mount=type=secret,id=not-there true
   assert.match((await scene.buildFiles({ Dockerfile, other: newId() }, { organizationId, env })).log, said)
 })
 
-test('ONBUILD keeps what the engine does not know for who builds from the image', async () => {
+test('ONBUILD keeps instructions that the engine does not know for builds from the image', async () => {
   answers.set('/later', (_, response) => void response.end('later'))
   const base = await scene.buildFiles(
     {

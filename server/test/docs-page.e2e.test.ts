@@ -1,4 +1,4 @@
-/** `/docs` in a browser: it shows the API, and has nothing of the origin that it came from. */
+/** `/docs` in a browser: it shows the API, and has no access to its origin. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startApi } from './support/api.ts'

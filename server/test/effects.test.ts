@@ -1,7 +1,7 @@
 /**
- * No field is silent: every field of every request acts, and a test shows it; or it is refused, or said to be only
- * recorded or discarded. What protects is never only recorded. A field that is added has to be marked or to get its
- * case in cases/effects.ts, and so has each value of a closed list. In `npm run check`: it only reads.
+ * Every field of every request acts, and a test shows it; or it is refused, or marked as only recorded or discarded.
+ * Protecting fields are never only recorded. A new field has to be marked or to get its case in cases/effects.ts, and
+ * so has each value of a closed list. Part of `npm run check`: it only reads.
  */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
@@ -31,10 +31,10 @@ const shownKeys = (shown: readonly Shown[]): Set<string> =>
 
 const plainKeys = new Set(Object.entries(plain).flatMap(([name, own]) => own.map((field) => keyOf(name, field))))
 
-/** What acts, if only on some clusters. */
+/** Fields that act, if only on some clusters. */
 const isToBeShown = ({ docker, elsewhere }: ResourceField): boolean => docker === 'acts' || elsewhere
 
-/** Fields that act, as far as anybody says, but of which no test shows it. */
+/** Fields that act according to their schemas, but without a test that shows it. */
 const withoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]): string[] => {
   const known = shownKeys(shown)
   return fields
@@ -43,7 +43,7 @@ const withoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]):
     .filter((key) => !known.has(key) && !plainKeys.has(key))
 }
 
-/** Values that do what their field does, as far as anybody says, but of which no test shows it. */
+/** Values that act like their field according to its schema, but without a test that shows it. */
 const valuesWithoutCase = (fields: readonly ResourceField[], shown: readonly Shown[]): string[] => {
   const known = new Set(
     shown.flatMap(({ resources, values }) =>
@@ -79,7 +79,7 @@ test('every field that acts has a test that shows it; a new field has none, and 
   assert.notDeepEqual(withoutCase(all, register.slice(1)), [])
 })
 
-test('every value of a closed list has a test that shows what it does; an added value has none', () => {
+test('every value of a closed list has a test that shows its effect; an added value has none', () => {
   assert.deepEqual(valuesWithoutCase(all, register), [])
   const wider = all.map((one) =>
     one.resource === 'Database' && one.field === '/type' ? { ...one, values: [...one.values, 'ORACLE'] } : one,
@@ -109,7 +109,7 @@ test('the register names only values of the schemas, and each is in its test', (
   assert.deepEqual(wrong, [])
 })
 
-test('the register names only fields that act, and tests that are there', () => {
+test('the register names only fields that act, and existing tests', () => {
   const acting = new Set(all.filter(isToBeShown).map(({ resource, field }) => keyOf(resource, field)))
   assert.deepEqual(
     [...shownKeys(register), ...plainKeys].filter((key) => !acting.has(key)),
@@ -121,7 +121,7 @@ test('the register names only fields that act, and tests that are there', () => 
   assert.deepEqual(missing, [])
 })
 
-test('no word of a query is called recorded: it would have to be stored for that', () => {
+test('no query parameter is marked as recorded: it would have to be stored for that', () => {
   const recorded = all.filter(({ field, docker }) => field.startsWith('?') && docker === 'recorded')
   assert.deepEqual(
     recorded.map(({ resource, field }) => keyOf(resource, field)),
@@ -129,11 +129,11 @@ test('no word of a query is called recorded: it would have to be stored for that
   )
 })
 
-/** Who may reach, read or change what, until when, and what must stay. */
+/** Fields that decide who may reach, read or change something, until when, and what must be kept. */
 const protects =
   /whitelist_source_range|denylist_source_range|basic_auth|security\.|force_terraform_action|expires_at|expired_at|allowed_cidrs|deny_any_access|allowed_public_access/
 
-test('what protects is never only recorded', () => {
+test('protecting fields are never only recorded', () => {
   const found = all.filter(({ field }) => protects.test(field))
   assert.ok(found.length >= 15, String(found.length))
   const idle = found.filter(({ docker, record }) => [docker, record].some((one) => one !== 'acts' && one !== 'refused'))

@@ -1,6 +1,6 @@
 /**
  * The example of examples/shop on a real engine: a database, its migration, a container from a registry with a login,
- * two applications of which one asks the other, and a cron job.
+ * two applications of which one calls the other, and a cron job.
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -45,7 +45,7 @@ const send = async (method: string, path: string, body?: unknown): Promise<Json>
   return answer.body
 }
 
-/** Asks for an action on a whole environment and waits for its end. */
+/** Requests an action on a whole environment and waits for its end. */
 const act = async (environmentId: string, verb: string, body?: unknown): Promise<string> => {
   const { deployment_request_id: id } = await send('POST', `/environment/${environmentId}/${verb}`, body)
   return until(
@@ -68,7 +68,7 @@ const stages = async (environmentId: string): Promise<string[]> => {
   return results[0].stages.flatMap(({ name, services }: Json) => (services.length > 0 ? [name] : []))
 }
 
-/** What the engine holds of an environment. */
+/** The objects of an environment on the engine. */
 const leftovers = async (environmentId: string): Promise<number> => {
   const containers = await engine.call<unknown[]>('GET', '/containers/json', {
     query: { all: true, filters: JSON.stringify({ label: [`slipway.environment=${environmentId}`] }) },

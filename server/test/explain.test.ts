@@ -1,6 +1,7 @@
 /**
- * No request reads a whole table that grows: the statements that requests really send are explained, with their values,
- * over some ten thousand rows in every such table. A table that is read whole is a bug, or stands below with its reason.
+ * No request reads a whole table that grows: the statements of real requests are explained, with their values, over
+ * some ten thousand rows in every such table. A table that is read completely is a bug, or listed below with the
+ * reason.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -20,7 +21,7 @@ const { database } = api
 const explainer = await openExplainer(database.connectionString)
 after(() => explainer.close())
 
-/** Statements that may read a table whole, by words of theirs, with the reason. */
+/** Statements that may read a table completely, identified by a part of them, with the reason. */
 const exceptions: readonly (readonly [words: string, reason: string])[] = [
   ['s.current_release_id as "releaseId", coalesce(r.workload', 'reconciling compares everything, once a minute'],
   ['from route order by host', 'reconciling compares everything, once a minute'],
@@ -75,19 +76,19 @@ test('there are rows by the thousand in every table that grows', () => {
   for (const table of [...growing, ...more]) assert.ok(large.has(table), table)
 })
 
-test('a statement that reads a table whole is noticed', async () => {
+test('a statement that reads a table completely is noticed', async () => {
   const whole = { text: `select count(*) from event where origin = $1`, values: ['API'] }
   assert.equal((await readWhole([whole])).length, 1)
 })
 
 const reads = operations.filter(({ method, produces }) => method === 'GET' && produces === undefined)
 
-/** What the path names, in the place that has a crowd around it where the maker allows. */
+/** The record that the path names, in a place with many siblings where the maker allows it. */
 const answerOf = async (operation: Operation): Promise<{ statements: Statement[]; status: number }> => {
   const scene = newScene(api)
   const values: Values = await valuesFor(operation, scene)
   const query = caseOf(operation).query?.(values) ?? {}
-  // A first request takes the token into the cache; what it asks belongs to every request.
+  // A first request caches the token; its statements belong to every request.
   take()
   const { status } = await api.call('GET', addressOf(operation.path, values, query))
   const statements = take()
@@ -117,7 +118,7 @@ const inCrowd: readonly (readonly [string, string])[] = [
 ]
 
 for (const [what, path] of inCrowd)
-  test(`${what}: no table is read whole, nor for the token`, async () => {
+  test(`${what}: no table is read completely, not even for the token`, async () => {
     const stranger = api.as(await api.newToken(['Read']))
     take()
     const answer = await stranger('GET', path)
@@ -131,7 +132,7 @@ for (const [what, path] of inCrowd)
     assert.deepEqual(await readWhole(statements), [])
   })
 
-test('no read of any operation reads a table whole', async () => {
+test('no read of any operation reads a table completely', async () => {
   const found: string[] = []
   for (const operation of reads) {
     const { statements } = await answerOf(operation)
@@ -140,7 +141,7 @@ test('no read of any operation reads a table whole', async () => {
   assert.deepEqual(found, [])
 })
 
-test('no stream reads a table whole: statuses, what runs, and what deployments say', async () => {
+test('no stream reads a table completely: statuses, running services, and logs of deployments', async () => {
   const [events, socket] = ['events', 'socket']
   const places: [string, string][] = [
     [events, `/environment/${environmentId}/statuses/stream`],
@@ -162,7 +163,7 @@ test('no stream reads a table whole: statuses, what runs, and what deployments s
   }
 })
 
-test('no change reads a table whole: a deployment from its request to its end, a variable, an edit', async () => {
+test('no change reads a table completely: a deployment from its request to its end, a variable, an edit', async () => {
   take()
   const begun = await api.call('POST', `/application/${applicationId}/deploy`)
   assert.equal(begun.status, 202)
@@ -176,7 +177,7 @@ test('no change reads a table whole: a deployment from its request to its end, a
   assert.deepEqual(await readWhole(statements), [])
 })
 
-test('the claim on the queue reads no table whole, whether much waits or nothing does', async () => {
+test('the claim on the queue reads no table completely, whether the queue is long or empty', async () => {
   await api.engine.stop()
   take()
   await claim(database, 'explained')

@@ -1,7 +1,7 @@
 /**
- * Ids in bodies and queries: whatever a field names, it is the caller's own. Every operation is sent the id of another
- * organization's thing in every field that is an id by its schema or its name; each is refused for that very field, or
- * stands below with the reason why it cannot be.
+ * Ids in bodies and queries must be the caller's own. Every operation is sent the id of another organization's record
+ * in every field that is an id by its schema or its name; each is refused for that field, or listed below with the
+ * reason why it cannot be.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -16,7 +16,7 @@ import { addressOf, caseOf, newScene, valuesFor } from './support/scene.ts'
 
 const operator = await startApi()
 const adminToken = await operator.newToken(['Admin'])
-// The operator sees every organization: this is a tenant with all rights of its own.
+// The operator sees every organization: this is a tenant with all rights in its own.
 const api: TestApi = { ...operator, call: operator.as(adminToken) }
 
 const replaced = 'one that the service does not have is replaced by a new one'
@@ -156,7 +156,7 @@ const permissions = ['DEVELOPMENT', 'PREVIEW', 'STAGING', 'PRODUCTION'].map((env
 const image = { image_name: 'fake/task', tag: '1.0' }
 const values_override = { file: { git: { paths: ['values.yaml'], git_repository: { ...repository, root_path: '/' } } } }
 
-/** What else must be sent for a field to be looked at. */
+/** The other fields that must be sent so that this one is checked. */
 const companions: readonly (readonly [field: RegExp, body: Json])[] = [
   [/body\/ports/, { ports: [{ name: 'web', internal_port: 80, service_name: 'web', external_port: 443 }] }],
   [/body\/storage/, { storage: [{ size: 4, mount_point: '/data' }] }],
@@ -173,7 +173,7 @@ const companions: readonly (readonly [field: RegExp, body: Json])[] = [
 
 const besides = (field: Field): Json => companions.find(([pattern]) => pattern.test(nameOf(field)))?.[1] ?? {}
 
-/** Whether an answer is about this very field, and not about something else that is wrong with the request. */
+/** True if the response is about this field, and not about another mistake in the request. */
 const isAbout = ({ path }: Field, { details, message }: Json): boolean => {
   const pointer = `/${path.join('/').replaceAll('*', '0')}`
   const at: string = details?.[0]?.field ?? `/${String(message).split(':')[0]!.replaceAll('.', '/')}`
@@ -181,7 +181,7 @@ const isAbout = ({ path }: Field, { details, message }: Json): boolean => {
   return [at.endsWith(pointer), pointer.startsWith(at), at.startsWith(pointer)].includes(true)
 }
 
-/** The status with which a websocket is not let in. */
+/** The status with which a websocket is refused. */
 const handshake = (address: string): Promise<Pick<Answer, 'status' | 'body'>> =>
   new Promise((resolve, reject) => {
     const socket = new WebSocket(api.url.replace('http', 'ws') + address, ['v1', `auth.bearer.${adminToken}`])
@@ -224,7 +224,7 @@ for (const field of fields.filter((one) => reasonFor(nameOf(one)) === replaced))
     assert.ok(!Object.values(theirs).includes(item.id))
   })
 
-test('every reason is about a field that is there', () => {
+test('every reason is about an existing field', () => {
   const names = fields.map(nameOf)
   for (const [field] of reasons)
     assert.ok(

@@ -1,7 +1,7 @@
 /**
- * Ten thousand requests made from the published document, with a fixed seed, over rows of every kind. Whatever is sent,
- * the answer is quick, its status is one that the operation documents and never 5xx, and an error has the one error
- * body. What was deleted is gone for every operation.
+ * Ten thousand requests made from the published document, with a fixed seed, over rows of every kind. Every
+ * response is quick, has a status that the operation documents and never 5xx, and an error has the common error body. A
+ * deleted record is gone for every operation.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -57,7 +57,7 @@ interface Sent extends FuzzRequest {
 const isEndless = ({ responses }: Json): boolean =>
   responses['101'] !== undefined || responses['200']?.content?.['text/event-stream'] !== undefined
 
-// What deletes goes last, or the others would find nothing; our own organization, with our token, stays.
+// Deletes come last, or the others would find nothing; our own organization, with our token, is kept.
 const isDeletion = (path: string, method: string): boolean => method === 'delete' || path.endsWith('/service/delete')
 const ownEnd = 'DELETE /organization/{organizationId}'
 
@@ -82,7 +82,7 @@ const requestsOf = (): Sent[] => {
   })
 }
 
-/** Sends a request as it is, with a path that no client would mend. */
+/** Sends a request unchanged, with a path that a client would otherwise correct. */
 const send = async ({ method, path, body, headers }: FuzzRequest) => {
   const text = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body)
   const answer = await pool.request({
@@ -107,7 +107,7 @@ const checkError = (status: number, id: unknown, text: string, what: string): vo
   if (status === 400) assert.doesNotMatch(body.message, /\bexists?\b/, what)
 }
 
-/** What is wrong with the answer to a request; null when nothing is. Notes how it was taken. */
+/** What is wrong with the response to a request; null if nothing is. Records whether it was accepted. */
 const judge = async (sent: Sent, taken: Map<number, number>): Promise<string | null> => {
   const started = performance.now()
   const { status, headers, text } = await send(sent)
@@ -158,7 +158,7 @@ const deletions = operations.filter(
 const isGone = async (operation: Operation, values: Values): Promise<boolean> =>
   (await api.call(operation.method, addressOf(operation.path, values), undefined)).status === 404
 
-test('what was deleted is gone for every operation that could name it', async () => {
+test('a deleted record is gone for every operation that could name it', async () => {
   const skipped = new Set(['organizationId', 'clusterId'])
   for (const deletion of deletions.filter(({ owner }) => !skipped.has(owner.param!))) {
     const scene = newScene(api)

@@ -1,6 +1,6 @@
 /**
- * Pushes to repositories on the server itself: what a client may not do, what becomes of a push that is cut, raced or
- * refused, and that one which was accepted is never lost.
+ * Pushes to repositories on the server itself: what a client may not do, the result of a push that is interrupted,
+ * raced or refused, and that an accepted one is never lost.
  */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
@@ -165,7 +165,7 @@ test('a failed deployment exits with 1 and its reason, and the same commit can b
   assert.deepEqual(await requestsFor(scene), [broken, broken, wrong, right])
 })
 
-test('only the deployed branch is deployed, and words in a message are heard', async () => {
+test('only the deployed branch is deployed, and skip words in a message are respected', async () => {
   const scene = await newScene()
   const { client } = scene
   const first = await client.commit({ Dockerfile: 'FROM scratch\n' })
@@ -284,7 +284,7 @@ const commitTree = async (client: GitClient, entry: Buffer): Promise<string> => 
   return client.done('commit-tree', '-m', 'hostile', tree.toString().trim())
 }
 
-test('trees that lead out of the repository are refused by what git checks', async () => {
+test('git’s own checks refuse trees that lead out of the repository', async () => {
   const scene = await newScene()
   const { client, path } = scene
   await client.commit({ 'a.txt': 'x' })
@@ -349,7 +349,7 @@ test('no caller can name or read the repository of another application', async (
   const { environmentId } = await newPlace(api)
   const elsewhere = await newApplication(api, environmentId)
   assert.equal((await get(`/git/${elsewhere.id}.git/info/refs?service=git-upload-pack`)).status, 409)
-  // A password is taken nowhere else.
+  // A password is accepted nowhere else.
   assert.equal((await get('/organization', basic(token))).status, 401)
 
   const make = (kind: string, body: object) => call('POST', `/environment/${environmentId}/${kind}`, body)
@@ -375,7 +375,7 @@ test('no caller can name or read the repository of another application', async (
   assert.equal((await call('POST', folders, { url: 'slipway:internal', branch: 'main' })).status, 400)
 })
 
-test('a copy on disk that is lost is made again of what the database has', async () => {
+test('a lost copy on disk is made again from the database', async () => {
   const scene = await newScene()
   const { client, application } = scene
   const first = await client.commit({ Dockerfile: 'FROM scratch\n', 'big.bin': randomBytes(1 << 20).toString('hex') })
@@ -394,7 +394,7 @@ test('a copy on disk that is lost is made again of what the database has', async
   await reader.done('fsck', '--full', '--strict')
 })
 
-test('a push beyond the limits of a repository is refused whole, and the next one that fits is taken', async () => {
+test('a push beyond the limits of a repository is refused completely, and the next one that fits is accepted', async () => {
   const scene = await newScene()
   const { client } = scene
   await client.commit({
@@ -433,7 +433,7 @@ const beginPush = async ({ path }: Scene, id: string, pack: Buffer) => {
   return socket
 }
 
-test('a client that goes away, a lease of a dead server and a delete in the middle leave nothing behind', async () => {
+test('a client that disconnects, a lease of a dead server and a delete in the middle leave nothing behind', async () => {
   const scene = await newScene()
   const { client, application } = scene
   const id = await client.commit({ Dockerfile: 'FROM scratch\n', 'a.txt': 'x' })
@@ -446,7 +446,7 @@ test('a client that goes away, a lease of a dead server and a delete in the midd
   assert.deepEqual(await refsOf(scene), {})
   assert.equal(await packsOf(scene), 0)
 
-  // As a server leaves it that was killed: the lease runs out by itself.
+  // As a killed server leaves it: the lease expires by itself.
   await database.query(
     `update git_repository set worker = 'dead', lease_until = clock_timestamp() + interval '1 second' where id = $1`,
     [application.id],

@@ -1,4 +1,4 @@
-/** What is kept of the repositories on the server itself, however long and however often they are pushed to. */
+/** The stored packs of repositories on the server itself, however long and however often they are pushed to. */
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -111,7 +111,7 @@ test('packs are merged into one without unneeded objects, and a concurrent push 
   assert.equal(pushed.code, 0, pushed.stderr)
 })
 
-test('what a mirror has beside the repository, as submodules of its builds, cannot be fetched by its id', async () => {
+test('objects that a mirror has beside the repository, such as submodules of its builds, cannot be fetched by id', async () => {
   const scene = await newScene()
   const { client, application } = scene
   const path = `/git/${application.id}.git`

@@ -1,5 +1,5 @@
 // Runs each night: docs/guides/develop.md says what every run has instead.
-/** The guides on a real engine: what they promise of running services is seen there. */
+/** The guides on a real engine: their promises about running services are checked. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
@@ -15,7 +15,7 @@ const hasImage = (name: string): Promise<boolean> =>
     () => false,
   )
 
-test('all guides can be pasted on a real engine, but that to databases where their image is not to be had', async (t) => {
+test('all guides can be pasted on a real engine, except the one to databases if their image is not available', async (t) => {
   // The base of our examples, for which any will do.
   await ensureBusybox('busybox:1')
   const slipway = await prepareSlipway({ env: usual })

@@ -1,4 +1,7 @@
-/** The guides are true: their examples run as they are written, in any order, and every operation and file that a guide names is there. */
+/**
+ * The guides are true: their examples run as they are written, in any order, and every operation and file that a guide
+ * names is there.
+ */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -32,7 +35,7 @@ describe('the examples, on a clean data directory and other ports than usual', {
   let env: Record<string, string>
 
   before(async () => {
-    // As a stranger has it: without settings but the two ports and the folder.
+    // As a new user has it: without settings except the two ports and the folder.
     const usual = { SLIPWAY_ADMIN_TOKEN: '', SLIPWAY_OUTBOUND_ALLOW: '', SLIPWAY_RATE_LIMIT: '', SLIPWAY_SAMPLE: 'on' }
     slipway = await prepareSlipway({ fake: true, env: usual })
     await slipway.start()
@@ -83,7 +86,7 @@ describe('the examples, on a clean data directory and other ports than usual', {
   })
 })
 
-test('every operation that a guide names is there', () => {
+test('every operation that a guide names exists', () => {
   const pages = ['/healthz', '/readyz', '/metrics'].map((path) => `GET ${path}`)
   const served = operations.map(({ method, path }) => `${method} ${path.replaceAll(/\{\w+\}/g, '{}')}`)
   const known = new Set([...pages, ...served])
@@ -96,7 +99,7 @@ test('every operation that a guide names is there', () => {
   assert.deepEqual(strange, [])
 })
 
-test('every file that a guide links to is there', () => {
+test('every file that a guide links to exists', () => {
   const folder = new URL('../../docs/guides/', import.meta.url)
   const strange = guides.flatMap(({ name, text }) =>
     [...text.matchAll(/\]\((?!https?:)([^)#]+)/g)]

@@ -1,4 +1,4 @@
-/** Text of strangers that would begin a line of its own somewhere, and secrets in addresses. */
+/** Hostile text that tries to start a new line, and secrets in addresses. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:http'
@@ -57,7 +57,7 @@ test('line breaks in text from a git host never start a new line or header', asy
   assert.doesNotMatch(logged(), /"msg":"forged"/)
 })
 
-test('a delivery is counted before it is parsed, also a genuine one, as JSON and as a form', async (t) => {
+test('a delivery is counted before it is parsed, even a genuine one, as JSON and as a form', async (t) => {
   const hook = await newHook()
   const send = async (text: string, more: Record<string, string> = {}): Promise<number> => {
     const { headers, body } = sign('github', text, hook.signing_secret)
@@ -87,7 +87,7 @@ const statusOf = (method: string, path: string, headers: Record<string, string> 
     asked.on('error', reject).end()
   })
 
-test('a secret in an address is in no line of the log, whether it is right, wrong or at the wrong place', async () => {
+test('a secret in an address is in no line of the log, whether it is right, wrong or in the wrong place', async () => {
   const hook = await newHook()
   const { pathname } = new URL(hook.url)
   const { environmentId } = await newPlace(api)

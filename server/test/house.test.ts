@@ -1,4 +1,7 @@
-/** The rules of the house (ARCHITECTURE.md), each shown to fail by a small bad example before it is held against us. */
+/**
+ * The rules of the house (ARCHITECTURE.md), each shown to fail for a small bad example before it is applied to our
+ * files.
+ */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, posix } from 'node:path'
@@ -70,7 +73,7 @@ const judgeImport = (from: string, to: string): string | null => {
 const resolveImport = (path: string, from: string): string => posix.join(posix.dirname(path), from)
 
 hold(
-  'imports point one way, and brothers do not import each other',
+  'imports point one way, and folders of the same rank do not import each other',
   (file) =>
     isProgram(file)
       ? importsOf(file.text)
@@ -99,7 +102,7 @@ hold(
   (file) =>
     isProgram(file) && pureNames.includes(posix.basename(file.path))
       ? importsOf(file.text)
-          // Hashing has no effect; the rest of node:crypto draws chance.
+          // Hashing has no effect; the rest of node:crypto uses random numbers.
           .filter(({ from, names }) => from !== 'node:crypto' || !/^\{ create(Hash|Hmac) \}$/.test(names))
           .filter(({ from, isTypeOnly }) => !isTypeOnly && !/^(\.\.\/)+(lib\/|kinds\.ts$)/.test(from))
           .filter(({ from }) => !pureNames.includes(posix.basename(from)))
@@ -146,7 +149,7 @@ hold(
 const emptyNames = ['utils', 'helpers', 'common', 'services', 'controllers', 'models', 'types']
 
 hold(
-  'no folder has a name that says nothing about the product',
+  'no folder has a meaningless name',
   ({ path }) =>
     posix
       .dirname(path)
@@ -192,7 +195,7 @@ test('nine in ten functions have at most 40 lines', () => {
 })
 
 hold(
-  'the server writes to its log, only its programs print',
+  'the server writes to its log; only its programs print',
   (file) =>
     isProgram(file) && !file.path.startsWith('server/src/programs/') && /\bconsole\./.test(codeOnly(file.text))
       ? [`${file.path} uses console`]
@@ -206,11 +209,11 @@ hold(
   },
 )
 
-/** Each guards one operation or one connection, and ends with it; the router is a process of its own. */
+/** Each guards one operation or one connection, and ends with it; the router is a separate process. */
 const intervals = ['builds/engine/disk-reserve.ts', 'builds/git/mirror-room.ts', 'streams/sink.ts']
 
 hold(
-  'what is done again and again is a loop of work/, which has a name, a backoff and an end',
+  'repeated work is a loop of work/, which has a name, a backoff and an end',
   (file) =>
     isProgram(file) &&
     /\bsetInterval\(/.test(codeOnly(file.text)) &&
@@ -284,8 +287,8 @@ test('what users read in the guides is plain English', () => {
 })
 
 /**
- * What these files parse or split was written by this server itself: its own rows and answers, its own files and child
- * processes, the operator's settings; or it is signed by it. Everything else was written by others.
+ * The text that these files parse or split comes from this server itself: its own rows and responses, its own files and
+ * child processes, the operator's settings; or it is signed by it. All other text is untrusted.
  */
 const ownTexts: Record<string, readonly string[]> = {
   'rows and answers of this server': [
@@ -332,7 +335,7 @@ const ownFiles = new Set(Object.values(ownTexts).flat())
 const isOwnText = ({ path }: SourceFile): boolean => ownFiles.has(path.slice('server/src/'.length))
 
 hold(
-  'what others write is parsed in one place, which counts it first (lib/foreign-text)',
+  'untrusted text is parsed in one place, which counts it first (lib/foreign-text)',
   (file) =>
     isProgram(file) && /\bJSON\.parse\(/.test(codeOnly(file.text)) && !isOwnText(file)
       ? [`${file.path} uses JSON.parse: readJson and readLargeJson read what others write`]
@@ -346,7 +349,7 @@ hold(
   },
 )
 
-test('what is exempt from the one reader still parses something', () => {
+test('files that are exempt from that parser still parse something', () => {
   const parsing = new Set(sources.filter(({ text }) => /\bJSON\.parse\(/.test(codeOnly(text))).map(({ path }) => path))
   assert.deepEqual(
     [...ownFiles].filter((path) => !parsing.has(`server/src/${path}`)),
@@ -354,7 +357,7 @@ test('what is exempt from the one reader still parses something', () => {
   )
 })
 
-/** Where what comes in was written by others. */
+/** Folders whose input is untrusted. */
 const outside = ['lib', 'webhooks', 'certificates', 'images', 'clusters', 'runtimes', 'deployments/charts'].concat([
   'deployments/git-hosts',
   'deployments/tasks',
@@ -363,7 +366,7 @@ const outside = ['lib', 'webhooks', 'certificates', 'images', 'clusters', 'runti
   'resources/terraform',
 ])
 
-/** Split into lines there, and short: how short is in the file. */
+/** Files that split short texts into lines: the limit is in the file. */
 const shortTexts = [
   'deployments/charts/make-chart.ts',
   'deployments/tasks/tasks.ts',
@@ -380,11 +383,11 @@ const shortTexts = [
 ]
 
 const splitsLines = /\.split\(\s*(?:'\\n'|"\\n"|\/(?:\\r\?)?\\n\/)/
-/** What is left of the last piece of a stream is copied and searched again with each next one. */
+/** The rest of the last piece of a stream is copied and searched again with each next one. */
 const splitsPieces = /\(\s*\w+\s*\+\s*\w+\s*\)\.split\(/
 
 hold(
-  'lines that others write are counted before they are split, and those of a stream read by readLines',
+  'untrusted lines are counted before they are split, and those of a stream are read by readLines',
   (file) => {
     const path = file.path.slice('server/src/'.length)
     const text = withoutComments(file.text)

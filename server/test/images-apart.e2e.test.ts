@@ -1,6 +1,6 @@
 /**
- * An organization cannot use any image of another one on a real engine, and a tenant's registry cannot make this machine
- * call an address that the policy for outgoing requests refuses.
+ * An organization cannot use any image of another one on a real engine, and a tenant's registry cannot make this
+ * machine call an address that the policy for outgoing requests refuses.
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -95,7 +95,7 @@ const act = async (path: string, verb: string, body?: unknown): Promise<string> 
   return settleAt(slipway, path)
 }
 
-/** The state that a deploy ends in, and what the log says. */
+/** The final state of a deploy, and its log. */
 const deployNew = async (tenant: Tenant, registryId: string, image: string, tag?: string): Promise<string> => {
   const id = await addContainer(tenant, registryId, image, tag)
   const state = await act(`/container/${id}`, 'deploy')
@@ -190,7 +190,7 @@ describe('a registry of a tenant', () => {
     registryId = await addRegistry(b, registry.url.origin)
   })
 
-  test('that names a token service inside gets nothing of it, and nothing is asked there', async () => {
+  test('that names an internal token service learns nothing from it, and it is never called', async () => {
     registry.bend((_, response) => {
       response.writeHead(401, { 'www-authenticate': challengeOf(`http://${trap.host}/latest/meta-data/role`) }).end()
       return true
@@ -200,7 +200,7 @@ describe('a registry of a tenant', () => {
     assert.ok(!registry.asked.some((each) => each.includes('from-inside')))
   })
 
-  test('that sends its blobs for elsewhere inside gets nothing from there, and nothing is asked there', async () => {
+  test('that redirects its blobs to an internal address learns nothing from it, and it is never called', async () => {
     registry.bend((request, response) => {
       if (!request.url!.includes('/blobs/')) return false
       response.writeHead(307, { location: `http://${trap.host}/latest/meta-data/role` }).end()

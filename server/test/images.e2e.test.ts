@@ -1,4 +1,4 @@
-/** Services made from images on a real engine: a registry with a login, a database whose data must last, jobs. */
+/** Services made from images on a real engine: a registry with a login, a database whose data must survive, jobs. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
@@ -37,7 +37,7 @@ const stateOf = async (path: string): Promise<string> => {
   return status === 404 ? 'DELETED' : body.state
 }
 
-/** Acts on a service and waits until nothing is going on; answers its state. */
+/** Acts on a service and waits until it is at rest; returns its state. */
 const act = async (path: string, verb: string, body?: unknown): Promise<string> => {
   await send(verb === 'DELETE' ? 'DELETE' : 'POST', verb === 'DELETE' ? path : `${path}/${verb}`, body)
   return until(
@@ -81,7 +81,7 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
     registryId = made.id
   })
 
-  test('a container is deployed from it, restarts by its digest, and the password is found nowhere', async () => {
+  test('a container is deployed from it, restarts by digest, and the password is stored nowhere', async () => {
     const { id } = await send('POST', `/environment/${place.environmentId}/container`, {
       name: 'web',
       registry_id: registryId,
@@ -98,7 +98,7 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
     const { Image } = (await inspectContainer(container!.Id)).Config as unknown as { Image: string }
     const [release] = (await send('GET', `${path}/release`)).results
     assert.match(release.image, /team\/web@sha256:[0-9a-f]{64}$/)
-    // Whose it is, and nothing of where it came from.
+    // Its owner, and nothing about its origin.
     assert.match(Image, new RegExp(`^slipway/${place.organizationId}/pulled:[0-9a-f]{32}$`))
     await act(path, 'stop')
     await untag(Image)
@@ -166,7 +166,7 @@ describe('a registry with a login', { skip: registryIsMissing }, () => {
   })
 })
 
-// Starts as the real image does, and answers the probe as it does: what is tried here is ours, not Redis.
+// Starts and answers the probe like the real image: this tests our code, not Redis.
 const standIn = {
   'docker-entrypoint.sh': '#!/bin/sh\nexec "$@"\n',
   'redis-server':

@@ -1,6 +1,6 @@
 /**
- * What a service's network settings do, seen through the real router on a real engine, while clients that may come in
- * never stop asking: none of their requests fails while the settings change, and no instance restarts.
+ * The effects of a service's network settings, through the real router on a real engine, while allowed clients keep
+ * sending requests: none of their requests fails while the settings change, and no instance restarts.
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -69,7 +69,7 @@ const ask = async (
   return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text() }
 }
 
-/** Eight clients that have every right to be answered. */
+/** Eight clients that are allowed to connect. */
 const startFriends = (host: string) => {
   const failures: string[] = []
   let isOver = false
@@ -114,7 +114,7 @@ const ports = (paths: object) => [
 const instancesOf = async (id: string): Promise<string[]> =>
   (await containersOf(id)).map((container) => container.Id).sort()
 
-/** Sets them, and has them deployed: out of date before, up to date afterwards. */
+/** Sets and deploys them: out of date before, up to date afterwards. */
 const apply = async (id: string, place: Place, change: () => Promise<unknown>): Promise<string> => {
   await change()
   assert.equal((await send('GET', `/application/${id}/status`)).service_deployment_status, 'OUT_OF_DATE')
@@ -223,7 +223,7 @@ test('each network setting acts at the router, and changes under load without a 
   assert.ok(requests > 500, `${requests} requests`)
 })
 
-test('a login that is missing or malformed fails the deployment, and what serves stays as it was', async () => {
+test('a missing or malformed login fails the deployment, and the running version is unchanged', async () => {
   const place = await createPlace(slipway)
   const { id } = await createApplication(slipway, place, 'closed', git.url('ingress'))
   await send('PUT', `/application/${id}/advancedSettings`, { 'network.ingress.basic_auth_env_var': 'LOGINS' })

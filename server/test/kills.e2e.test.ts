@@ -1,5 +1,7 @@
 // Runs alone: it measures, or takes what the machine has.
-/** kill -9 of the control plane at random moments of deployments on a real engine. `SLIPWAY_TEST_KILLS` says how many. */
+/**
+ * kill -9 of the control plane at random moments of deployments on a real engine. `SLIPWAY_TEST_KILLS` says how many.
+ */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
@@ -34,7 +36,7 @@ const moments = (seed: number, longestMs: number) => {
   }
 }
 
-test(`after each of ${kills} kill -9 the deployment ends final, and exactly the wanted container runs`, async (context) => {
+test(`after each of ${kills} kill -9 the deployment reaches a final state, and exactly the desired container runs`, async (context) => {
   const seed = Number(process.env.SLIPWAY_TEST_SEED ?? Date.now() % 1_000_000)
   context.diagnostic(`seed ${seed}`)
   await git.createRepository('kills')
@@ -69,7 +71,7 @@ test(`after each of ${kills} kill -9 the deployment ends final, and exactly the 
     await slipway.start()
     assert.equal(await settle(slipway, application.id, 60_000), 'DEPLOYED', `round ${round}`)
     assert.deepEqual(await visit(slipway, hostOf(place, 'web')), { status: 200, text: `v${round}` })
-    // A kill between the switch and the retirement of the old version leaves that one to reconcile.
+    // After a kill between the switch and the retirement of the old version, reconcile removes that one.
     await until(async () => (await containersOf(application.id)).length === 1, {
       timeoutMs: 60_000,
       what: 'one container',

@@ -1,4 +1,4 @@
-/** A server without Kubernetes clusters has none of what speaks to one; with the first cluster it is there. */
+/** A server without Kubernetes clusters has not loaded the code for them; the first cluster loads it. */
 import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,13 +10,13 @@ import { until } from './support/until.ts'
 
 const hook = new URL('./support/slipway/loaded.ts', import.meta.url).pathname
 
-/** Our client, what runs services by it, and the package that reads kubeconfigs. */
+/** Our client, the runtime that uses it, and the package that reads kubeconfigs. */
 const clientParts = [
   ...['/src/lib/kubernetes/kubernetes-api.ts', '/src/lib/kubernetes/watch.ts'],
   ...['/src/runtimes/kubernetes/open.ts', '/src/runtimes/kubernetes/runtime.ts', '/node_modules/yaml/'],
 ]
 
-test('a server loads the client of Kubernetes with its first cluster, and not before', async () => {
+test('a server loads the Kubernetes client for its first cluster, and not before', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-loaded-'))
   const file = join(folder, 'modules')
   const cluster = await startMemoryCluster()

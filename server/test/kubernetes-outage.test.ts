@@ -136,7 +136,7 @@ for (const at of ['start', 'ready', 'switch', 'drain', 'retire'] as const)
     })
 
 for (const [what, status, says] of refusals)
-  test(`${what} ends the deployment with the reason, the old version stays, and the next one succeeds`, async (t) => {
+  test(`${what} ends the deployment with the reason, the old version keeps running, and the next one succeeds`, async (t) => {
     const { cluster, pass, roll, revisions } = await start(t)
     const old = createWorkload(program, { readyTimeoutMs: 180_000 })
     const first = roll(old)

@@ -1,4 +1,4 @@
-/** The table of what fields become on a Kubernetes cluster says something of every field, and nothing that is not so. */
+/** The table of the meaning of fields on a Kubernetes cluster covers every field, and only says what is true. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { resourceFields } from '../src/api/operations/field-table.ts'
@@ -27,7 +27,7 @@ test('every field and setting of a service that acts has one row, and every row 
   assert.deepEqual(rowsOf({ resource: 'Application', field: '/novelty' }), [])
 })
 
-test('what a Kubernetes cluster cannot do is in the table as refused, and what it can is not', () => {
+test('features that a Kubernetes cluster lacks are refused in the table, and its features are not', () => {
   for (const { fields: named, kubernetes, needs } of becomes) {
     const lacking = needs.filter((ability) => !kubernetesAbilities.has(ability))
     const isRefused = /\brefused\b/.test(kubernetes.replace(/Without a registry refused/, ''))

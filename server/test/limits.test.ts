@@ -1,4 +1,4 @@
-/** What one organization may have, through the real API: each over-run is a 409 that names limit, value and setting. */
+/** The limits of an organization, through the real API: exceeding one is a 409 that names limit, value and setting. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
@@ -33,14 +33,14 @@ const limits = {
   ports: 0,
 }
 
-/** What the engine would list. */
+/** The list of the engine. */
 const images: ListedImage[] = []
 const disk = createDisk({
   images: async () => [...images],
   folders: async () => ({}),
   diskGb: limits.diskGb,
   reserveMb: 0,
-  // Nothing is kept from one look to the next.
+  // Nothing is cached between two readings.
   clock: { ...systemClock, monotonicMs: () => performance.now() * 1e6 },
   log: createLog('silent'),
   work: createWorkRegistry(systemClock),
@@ -87,7 +87,7 @@ const isRefused = (answer: Answer, sentence: RegExp): void => {
 
 const serviceCount = async ({ id }: Tenant): Promise<number> => (await readServiceUse(api.database, id)).services
 
-test('one service more than allowed is refused, whatever its kind, and another organization is not affected', async () => {
+test('one service more than allowed is refused, whatever its kind; another organization is not affected', async () => {
   const tenant = await newTenant()
   for (let each = 0; each < limits.services; each += 1) made(await tenant.make('application', small()))
   const sentence = /^The limit is 6 services in an organization; this would bring it to 7\. .*SLIPWAY_LIMIT_SERVICES\.$/
@@ -111,7 +111,7 @@ test('a deleted service makes room, and so does a deleted environment', async ()
   assert.equal(await serviceCount(tenant), 1)
 })
 
-test('a clone of an environment counts all its services, and leaves nothing behind when it is too much', async () => {
+test('a clone of an environment counts all its services, and leaves nothing behind above the limit', async () => {
   const tenant = await newTenant()
   for (let each = 0; each < 4; each += 1) made(await tenant.make('application', small()))
   const clone = () => tenant.call('POST', `/environment/${tenant.environmentId}/clone`, { name: 'copy' })
@@ -133,7 +133,7 @@ test('a clone of a service counts like a new one', async () => {
   isRefused(await clone('third'), /^The limit is 4096 MB of memory .*bring it to 6144\. .*SLIPWAY_LIMIT_MEMORY_MB/)
 })
 
-test('memory and processor count for every instance that may be, also of one that is changed', async () => {
+test('memory and CPU count for every possible instance, also of a changed service', async () => {
   const tenant = await newTenant()
   const { id } = made(await tenant.make('application', small({ memory: 1024, cpu: 500, max_running_instances: 4 })))
   const edit = (body: object) => tenant.call('PUT', `/application/${id}`, body)
@@ -155,7 +155,7 @@ test('memory and processor count for every instance that may be, also of one tha
   isRefused(await tenant.make('job', lifecycleBody({ name: 'j', memory: 1800, cpu: 100 })), /would bring it to 4360\./)
 })
 
-test('volumes count by number and size, those of databases too', async () => {
+test('volumes count by number and size, including those of databases', async () => {
   const tenant = await newTenant()
   const storage = (...sizes: number[]) => sizes.map((size, at) => ({ size, mount_point: `/data${at}` }))
   made(await tenant.make('database', databaseBody('db', { storage: 50, cpu: 100, memory: 64 })))
@@ -171,7 +171,7 @@ test('volumes count by number and size, those of databases too', async () => {
   made(await tenant.call('PUT', `/application/${id}`, { storage: storage(4, 46) }))
 })
 
-test('of many creates at once exactly as many succeed as there is room for', async () => {
+test('of many concurrent creates exactly as many succeed as the limit allows', async () => {
   const tenant = await newTenant()
   const answers = await Promise.all(Array.from({ length: 24 }, () => tenant.make('application', small())))
   assert.equal(answers.filter(({ status }) => status === 201).length, limits.services)
@@ -179,7 +179,7 @@ test('of many creates at once exactly as many succeed as there is room for', asy
   assert.equal(await serviceCount(tenant), limits.services)
 })
 
-test('creates, clones and edits that race keep to the limits and end', async () => {
+test('concurrent creates, clones and edits respect the limits and end', async () => {
   const tenant = await newTenant()
   const { id } = made(await tenant.make('application', small()))
   const clone = (name: string) => tenant.call('POST', `/environment/${tenant.environmentId}/clone`, { name })
@@ -198,7 +198,7 @@ test('creates, clones and edits that race keep to the limits and end', async () 
   assert.ok(services <= limits.services && memoryMb <= limits.memoryMb)
 })
 
-test('who has more than a lowered limit may change what takes no more, and make it less', async () => {
+test('an organization above a lowered limit may make changes that need no more, and reduce its use', async () => {
   const tenant = await newTenant()
   const { id } = made(await tenant.make('application', small({ memory: 4096 })))
   await api.database.query(`update node set spec = spec || '{"memory": 5000}' where id = $1`, [id])
@@ -207,7 +207,7 @@ test('who has more than a lowered limit may change what takes no more, and make 
   made(await tenant.call('PUT', `/application/${id}`, { memory: 4500 }))
 })
 
-test('so many deployments wait and no more; a canceled one makes room, and another organization has its own queue', async () => {
+test('the queue of waiting deployments is limited; a canceled one makes room, and another organization has its own queue', async () => {
   const [tenant, neighbour] = [await newTenant(), await newTenant()]
   const make = async ({ call, make: create, projectId }: Tenant, name: string): Promise<string> => {
     const environment = made(await call('POST', `/project/${projectId}/environment`, { name })).id
@@ -223,7 +223,7 @@ test('so many deployments wait and no more; a canceled one makes room, and anoth
     answers[refused]!,
     /^The limit is 3 queued deployments in an organization; this would bring it to 4\. .*SLIPWAY_LIMIT_QUEUED\.$/,
   )
-  // What equals a waiting one joins it, and takes no place.
+  // A request that equals a waiting one joins it, and takes no place.
   assert.equal((await deploy(ids[(refused + 1) % 4]!)).status, 202)
   assert.equal((await neighbour.call('POST', `/application/${await make(neighbour, 'a')}/deploy`, {})).status, 202)
   const environment = (await tenant.call('GET', `/application/${ids[(refused + 1) % 4]}`)).body.environment.id
@@ -237,7 +237,7 @@ const hold = ({ id }: Tenant, gigabytes: number): void => {
   images.push({ Id: newId(), ParentId: '', RepoTags: [tag], Size: gigabytes * 1e9 })
 }
 
-test('a deploy is refused while the images of its organization take too much, and what is there runs on', async () => {
+test('a deploy is refused while the images of its organization exceed the limit, and running services keep running', async () => {
   const [tenant, neighbour] = [await newTenant(working), await newTenant(working)]
   const service = async ({ make }: Tenant) => made(await make('application', small())).id as string
   const [ours, theirs] = [await service(tenant), await service(neighbour)]
@@ -266,8 +266,8 @@ test('a deploy is refused while the images of its organization take too much, an
   await until(accepted, { what: 'room', timeoutMs: 5000 })
 })
 
-test('a deployment that began before its organization had too much ends before it builds, with the sentence', async () => {
-  // A server that knows of nothing yet takes the request.
+test('a deployment that started before its organization exceeded the limit ends before it builds, with that reason', async () => {
+  // A server that does not know the sizes yet accepts the request.
   const fresh = await startApi({ settings: { limits }, disk: { ...disk, refuseDeploy: () => {} } })
   const tenant = await newTenant(fresh)
   const { id } = made(await tenant.make('application', small()))
@@ -283,7 +283,7 @@ test('a deployment that began before its organization had too much ends before i
   images.length = 0
 })
 
-test('an organization reads its limits and what it has of them', async () => {
+test('an organization can read its limits and its use of them', async () => {
   const tenant = await newTenant()
   made(await tenant.make('database', databaseBody('db', { storage: 50, cpu: 100, memory: 64 })))
   hold(tenant, 1.5)
@@ -311,7 +311,7 @@ test('an organization reads its limits and what it has of them', async () => {
   images.length = 0
 })
 
-test('what is deployed counts until less is deployed, and a rollback to more finds its room or ends', async () => {
+test('the deployed size counts until less is deployed, and a rollback to more finds its room or fails', async () => {
   const tenant = await newTenant(working)
   const use = async () => (await readServiceUse(working.database, tenant.id)).memoryMb
   const { id } = made(await tenant.make('application', small({ memory: 3000 })))
@@ -327,7 +327,7 @@ test('what is deployed counts until less is deployed, and a rollback to more fin
   }
   await act('deploy')
   made(await tenant.call('PUT', path, { memory: 100 }))
-  // It still runs with what it was deployed with.
+  // It still runs with its deployed size.
   assert.equal(await use(), 3000)
   isRefused(await tenant.make('application', small({ memory: 1200 })), /bring it to 4200/)
   await act('deploy')

@@ -1,4 +1,4 @@
-/** Must show 7: the container and the image of an application removed behind our back, on a real engine. */
+/** The container and the image of an application are removed behind our back, on a real engine. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { page } from './support/docker/apps.ts'
@@ -10,7 +10,9 @@ import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 
-/** As `docker rm -f` and `docker rmi -f` do: until the image is gone, for the container may come back in between. */
+/**
+ * As `docker rm -f` and `docker rmi -f` do: until the image is gone, because the container may be restarted in between.
+ */
 const removeBoth = async (serviceId: string): Promise<void> => {
   const [container] = await containersOf(serviceId)
   const { Image } = await engine.call<{ Image: string }>('GET', `/containers/${container!.Id}/json`)
@@ -35,14 +37,14 @@ const lasting = async (what: string, condition: () => Promise<unknown>, timeoutM
   return (performance.now() - startedAtMs) / 1000
 }
 
-test('an application whose image and container were removed says so within 10 s and serves again without a person', async (t) => {
+test('an application whose image and container were removed says so within 10 s and serves again without manual action', async (t) => {
   await git.createRepository('lost')
   const first = await git.commit('lost', page('hello again'), 'first')
   const place = await createPlace(slipway)
   const { id } = await createApplication(slipway, place, 'lost', git.url('lost'))
   await deploy(slipway, id)
   assert.equal(await settle(slipway, id), 'DEPLOYED')
-  // What runs is made again, not what came since.
+  // The running version is built again, not a later commit.
   await git.commit('lost', page('a later commit'), 'second')
   const isBack = async (hear: (status: Json) => void) => {
     const status = await statusOf(id)

@@ -1,7 +1,7 @@
 /**
- * A database in MANAGED mode, made by the real tool if there is one: the module of this test uses only resources built into
- * the tool, and outputs the address of a PostgreSQL of the test, which an application uses. Else by the stand-in of the
- * Terraform tests.
+ * A database in MANAGED mode, made by the real tool if there is one: the module of this test uses only resources built
+ * into the tool, and outputs the address of a PostgreSQL of the test, which an application uses. Else by the stand-in
+ * of the Terraform tests.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -107,7 +107,7 @@ const everyRow = (): Promise<string> =>
     return JSON.stringify(rows)
   })
 
-/** Says in the database that it was there, as often as it takes until the database is reached. */
+/** Writes a row into the database, and retries until the database is reached. */
 const client = {
   Dockerfile: [
     'FROM postgres:16',

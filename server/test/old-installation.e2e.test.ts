@@ -1,7 +1,7 @@
 // Runs each night: docs/guides/develop.md says what every run has instead.
 /**
- * The data directory of a version from before, as installations/make.ts kept it: this version migrates it, answers what
- * that one answered, and keeps running what ran.
+ * The data directory of an older version, as installations/make.ts stored it: this version migrates it, returns the
+ * same responses, and keeps its services running.
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -28,12 +28,12 @@ interface Old {
   database: TestDatabase
   ownerId: string
   ids: Record<string, string>
-  /** What it answered, as of the new server's own addresses. */
+  /** Its responses, with the addresses of the new server. */
   answers: Record<string, Json>
   /** Its objects on the engine, with this test's mark. */
   onEngine: { networks: Json[]; containers: { name: string; body: Json }[] }
   slipway: Slipway
-  /** Gives the server, which does not run, the database of that version again. */
+  /** Restores the database of that version, while the server is stopped. */
   putBack(): Promise<void>
 }
 
@@ -47,7 +47,7 @@ const textOf = (revision: string, name: string): string => {
 const busyboxId = async (): Promise<string> =>
   (await engine.call<{ Id: string }>('GET', `/images/${await ensureBusybox('busybox:1')}/json`)).Id
 
-/** Answers the mark that it had. */
+/** Returns its old mark. */
 const fill = async (database: TestDatabase, dump: string, ownerId: string): Promise<string> => {
   await database.query('drop schema public cascade')
   await database.query('create schema public')
@@ -59,7 +59,7 @@ const fill = async (database: TestDatabase, dump: string, ownerId: string): Prom
   return before
 }
 
-/** As it was, but for its mark (several tests may keep it on one engine at a time) and the id of its image. */
+/** As it was, except for its mark (several tests may have it on one engine at a time) and the id of its image. */
 const restore = async (t: TestContext, revision: string, fake: boolean): Promise<Old> => {
   const keys = mkdtempSync(join(tmpdir(), 'slipway-keys-'))
   const master = join(keys, 'master')
@@ -97,7 +97,7 @@ const restore = async (t: TestContext, revision: string, fake: boolean): Promise
   return { database, ownerId, ...JSON.parse(asHere), onEngine: JSON.parse(onEngine), slipway, putBack }
 }
 
-/** Makes what it had on its engine. */
+/** Makes the objects that it had on its engine. */
 const placeOnEngine = async ({ onEngine }: Old): Promise<void> => {
   for (const body of onEngine.networks) await engine.call('POST', '/networks/create', { body })
   for (const { name, body } of onEngine.containers) {
@@ -106,11 +106,11 @@ const placeOnEngine = async ({ onEngine }: Old): Promise<void> => {
   }
 }
 
-/** Asking makes these differ: what was read is in the audit log, and a token was used. The rest is the engine's. */
+/** Reading changes these: reads are in the audit log, and a token was used. The rest comes from the engine. */
 const changesByItself = (path: string): boolean =>
   /\/events$|\/limits$|\/last_used_at$|\/maximum_(cpu|memory)$/.test(path)
 
-/** What this version says otherwise on purpose. */
+/** Intended differences of this version. */
 const onPurpose: readonly RegExp[] = [
   // A git token is not an account.
   /\/gitAuthProvider /,
@@ -118,14 +118,14 @@ const onPurpose: readonly RegExp[] = [
   /\/steps\/.*duration_sec: /,
   // The engine's vocabulary.
   /\/logs .*\/stage\/step: /,
-  // More runs are kept.
+  // More runs are stored.
   /\/cronjob\.(failed|success)_jobs_history_limit: /,
 ]
 
 /** Lists of statuses have no order. */
 const byId = (list: Json[]): Json[] => list.toSorted((a, b) => String(a?.id ?? '').localeCompare(String(b?.id ?? '')))
 
-/** Where the first says something else than the second, which may say more. */
+/** Where the first differs from the second, which may contain more. */
 const differences = (old: Json, now: Json, path = ''): string[] => {
   if (Array.isArray(old) && Array.isArray(now) && old.length < now.length)
     return old
@@ -150,7 +150,7 @@ const settled = (slipway: Slipway, path: string): Promise<string> =>
 const runningState = async ({ slipway, ids }: Old): Promise<string> =>
   (await send(slipway, 'GET', `/container/${ids.containerId}/status`)).running_state
 
-/** A container that serves what its volume was first given. */
+/** A container that serves the first content of its volume. */
 const keeping = (ids: Record<string, string>) => ({
   ...{ name: 'keeping', registry_id: ids.containerRegistryId, image_name: 'busybox', tag: '1', entrypoint: 'sh' },
   arguments: [
@@ -164,13 +164,13 @@ const keeping = (ids: Record<string, string>) => ({
 const data = readdirSync(new URL('./data/', import.meta.url), { withFileTypes: true })
 const revisions = data.filter((each) => each.isDirectory()).map(({ name }) => name)
 
-test('there is a data directory of a version from before', () => assert.ok(revisions.length > 0))
+test('there is a data directory of an older version', () => assert.ok(revisions.length > 0))
 
 for (const revision of revisions)
   describe(`the data directory of ${revision}`, () => {
     after(() => engine.close())
 
-    test('is migrated, and everything in it reads as it did; what ran runs, what was stopped is stopped, and it deploys', async (t) => {
+    test('is migrated, and all its data read as before; running services run, stopped ones are stopped, and it deploys', async (t) => {
       const old = await restore(t, revision, true)
       const { slipway, ids, answers, database } = old
       await slipway.start()
@@ -186,7 +186,7 @@ for (const revision of revisions)
         wrong.filter((difference) => !onPurpose.some((expected) => expected.test(difference))),
         [],
       )
-      // Its secrets are opened for whatever is deployed.
+      // Every deployment opens its secrets.
       await send(slipway, 'POST', `/environment/${ids.environmentId}/redeploy`)
       for (const path of [`/container/${ids.containerId}`, `/job/${ids.jobId}`, `/job/${ids.lifecycleId}`])
         assert.match(await settled(slipway, path), /^(DEPLOYED|RESTARTED)$/, path)
@@ -221,7 +221,7 @@ for (const revision of revisions)
       assert.notEqual((await look()).id, before.id)
     })
 
-    test('put back over what this version has deployed since, it touches nothing, and what is adopted serves', async (t) => {
+    test('restored over what this version has deployed since, it touches nothing, and adopted services serve', async (t) => {
       const old = await restore(t, revision, false)
       const { slipway, ids } = old
       await placeOnEngine(old)

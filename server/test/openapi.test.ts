@@ -22,7 +22,7 @@ const operations = Object.entries<Json>(document.paths).flatMap(([path, methods]
   Object.values<Json>(methods).map((operation) => ({ path, operation })),
 )
 
-test('every operation has a name of its own, a summary, and every parameter of its path', () => {
+test('every operation has a unique name, a summary, and every parameter of its path', () => {
   const ids = operations.map(({ operation }) => operation.operationId)
   assert.equal(new Set(ids).size, ids.length)
   for (const { path, operation } of operations) {
@@ -33,7 +33,7 @@ test('every operation has a name of its own, a summary, and every parameter of i
   }
 })
 
-test('every reference leads somewhere', () => {
+test('every reference can be resolved', () => {
   const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, pointer]) => pointer!)
   assert.ok(references.length > 1000)
   for (const pointer of new Set(references)) {

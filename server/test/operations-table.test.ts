@@ -1,4 +1,6 @@
-/** The public API's own table of operations: each of them is served here, with its name, its path and its success code. */
+/**
+ * The public API's own table of operations: each of them is served here, with its name, its path and its success code.
+ */
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -27,7 +29,7 @@ const form = ({ method, path }: { method: string; path: string }): string =>
 const served = new Map(operations.map((operation) => [form(operation), operation]))
 const document = describe(operations) as Json
 
-/** What keeps a row from being served; null when it is. */
+/** Why a row is not served; null if it is. */
 const problemOf = (row: Row): string | null => {
   const operation = served.get(form(row))
   if (operation === undefined) return 'is not served'

@@ -1,4 +1,4 @@
-/** The defects that the original's own console had here, each replayed as that console sends it. */
+/** The defects that the original console had with this server, each replayed with that console's requests. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { notAppliedHeader } from '../src/api/operations/not-applied.ts'
@@ -43,7 +43,7 @@ const reaches = (environmentId: string, id: string, state: string): Promise<Json
 const deploy = (id: string, body: object = {}) =>
   stock.send('deployApplication', 'POST', `/application/${id}/deploy`, body)
 
-test('D1: a page of the console is let in, reads errors too, and no other page is', async () => {
+test('D1: a page of the console has access, reads errors too, and no other page has', async () => {
   const { refused } = stock
   assert.equal((await refused('GET', '/project/00000000-0000-4000-8000-000000000000')).status, 404)
   assert.equal((await refused('POST', `${ofOrganization}/project`, {})).status, 400)
@@ -51,7 +51,7 @@ test('D1: a page of the console is let in, reads errors too, and no other page i
   assert.deepEqual([stranger.status, stranger.headers.get('access-control-allow-origin')], [401, null])
 })
 
-test('D2: while a deployment runs both queues are empty; what comes after waits in them, and is in no history yet', async () => {
+test('D2: while a deployment runs both queues are empty; later requests wait in them, and are in no history yet', async () => {
   const { environmentId } = await place()
   const { id } = await newApplication(api, environmentId)
   const lists = async () => {
@@ -77,7 +77,7 @@ test('D2: while a deployment runs both queues are empty; what comes after waits 
   api.source.image = 'fake/serve'
 })
 
-test('D3, D7, D10, D11: a build that failed is shown with its lines, its commit, its start and its durations', async () => {
+test('D3, D7, D10, D11: a failed build is shown with its lines, its commit, its start and its durations', async () => {
   const { environmentId, of } = await place()
   const { id } = await newApplication(api, environmentId)
   api.source.image = new DeploymentError('build_failed', 'The build failed: step 3 exited with 1.', {
@@ -115,7 +115,7 @@ test('D3, D7, D10, D11: a build that failed is shown with its lines, its commit,
   for (const one of [past, log]) one.close()
 })
 
-test('D11: what is deployed now has its steps too, and so has its stage', async () => {
+test('D11: a running deployment has its steps too, and so has its stage', async () => {
   const { environmentId, of } = await place()
   const { id } = await newApplication(api, environmentId)
   await deploy(id)
@@ -133,7 +133,7 @@ test('D11: what is deployed now has its steps too, and so has its stage', async 
   live.close()
 })
 
-test('D4: the numbers of its forms are numbers, though they are sent as texts', async () => {
+test('D4: the numbers of its forms are stored as numbers, though they are sent as text', async () => {
   const { environmentId } = await place()
   const port = {
     internal_port: '8080',
@@ -166,12 +166,12 @@ test('D4: the numbers of its forms are numbers, though they are sent as texts', 
     const { status, body: answer } = await stock.refused('POST', create, { ...body, name: `wrong ${wrong}`, ports })
     assert.deepEqual([status, answer.details?.[0].field], [400, '/ports/0/internal_port'], wrong)
   }
-  // A text stays one where a text is wanted.
+  // A text stays a text where a text is expected.
   const renamed = await stock.send('editContainer', 'PUT', `/container/${made.id}`, { ...body, name: '42', tag: '7' })
   assert.deepEqual([renamed.name, renamed.tag], ['42', '7'])
 })
 
-test('D5: advanced settings are saved from its form, of a service and of a cluster', async () => {
+test('D5: advanced settings of a service and of a cluster are saved from its form', async () => {
   const { environmentId } = await place()
   const { id } = await newApplication(api, environmentId)
   const grace = 'deployment.termination_grace_period_seconds'
@@ -198,7 +198,7 @@ test('D5: advanced settings are saved from its form, of a service and of a clust
   assert.deepEqual(saved, { ...usual, 'loki.log_retention_in_week': 3, 'load_balancer.size': '5' })
 })
 
-test('D12: deploy takes the head of the branch, redeploy the deployed commit, and a clone shows the head of now', async () => {
+test('D12: deploy uses the head of the branch, redeploy the deployed commit, and a clone shows the current head', async () => {
   const { environmentId } = await place()
   const { id } = await newApplication(api, environmentId)
   const first = await deploy(id)
@@ -237,7 +237,7 @@ test('D12: deploy takes the head of the branch, redeploy the deployed commit, an
   api.source.head = before
 })
 
-test('D13: the log of a service begins with as many lines as are asked for, and shows only the wanted ones', async () => {
+test('D13: the log of a service begins with the requested number of lines, and shows only matching ones', async () => {
   const { environmentId, of } = await place()
   const { id } = await newContainer(scene, environmentId)
   await stock.send('deployContainer', 'POST', `/container/${id}/deploy`, {})
@@ -262,7 +262,7 @@ test('D13: the log of a service begins with as many lines as are asked for, and 
   for (const one of [all, errors, found]) one.close()
 })
 
-test('D14: what a person does in the console has the origin CONSOLE, what a token does API', async () => {
+test('D14: actions of a person in the console have the origin CONSOLE, actions of a token API', async () => {
   const { environmentId } = await place()
   const { id } = await newApplication(api, environmentId)
   await deploy(id)

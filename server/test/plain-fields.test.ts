@@ -1,4 +1,4 @@
-/** Fields that are kept by their nature and do nothing else (`plain` in cases/effects.ts) come back as they were sent. */
+/** Fields that are only stored (`plain` in cases/effects.ts) are returned as they were sent. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
@@ -44,7 +44,7 @@ const roundTrip = async (operation: Operation, field: string, sample: unknown): 
   return `${operation.id} ${field}: ${answer.status} ${JSON.stringify(answer.body)}`
 }
 
-test('what is kept by its nature comes back as it was sent, from every operation that takes it', async () => {
+test('plain fields are returned as they were sent, by every operation that accepts them', async () => {
   const rows = operations.flatMap(fieldsOf).filter(isPlain)
   assert.ok(rows.length >= 30, String(rows.length))
   const lost: string[] = []

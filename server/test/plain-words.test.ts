@@ -16,7 +16,7 @@ const root = new URL('../../', import.meta.url).pathname
 const strangeInFile = (path: string, ...lines: string[]): string[] =>
   proseOf({ path, text: `${lines.join('\n')}\n` }).flatMap((text) => strangeInProse(path, text))
 
-test('what is not plain English is noticed in comments, titles and pages', () => {
+test('phrases that are not plain English are found in comments, titles and pages', () => {
   const title = 'nobody reads a row of another organization'
   const noticed: [string, ...string[]][] = [
     ['server/src/x.ts', '/** Whoever is told', ' * of it. */'],
@@ -33,7 +33,7 @@ test('what is not plain English is noticed in comments, titles and pages', () =>
   for (const [path, ...lines] of noticed) assert.notDeepEqual(strangeInFile(path, ...lines), [], lines.join('\n'))
 })
 
-test('what is plain, or code, is let through', () => {
+test('plain words, and code, pass', () => {
   const plain: [string, ...string[]][] = [
     ['server/src/x.ts', '/** Tells two replicas apart; `nobody` is a user. */', "const text = 'nobody goes on'"],
     ['server/src/x.test.ts', "test('the client resumes', () => assert.equal(user, 'nobody'))"],
@@ -44,7 +44,7 @@ test('what is plain, or code, is let through', () => {
   for (const [path, ...lines] of plain) assert.deepEqual(strangeInFile(path, ...lines), [])
 })
 
-test('a budget holds both ways, and only falls by itself', () => {
+test('a budget works both ways, and is only lowered automatically', () => {
   assert.deepEqual(budgetProblems({ bin: 2, bench: 0 }, { bin: 2, bench: 0 }), [])
   assert.match(budgetProblems({ bin: 3 }, { bin: 2 }).join(), /rewrite/)
   assert.match(budgetProblems({ bin: 1 }, {}).join(), /rewrite/)

@@ -1,4 +1,4 @@
-/** Ports of every protocol on a real engine: HTTP, GRPC, TCP and UDP side by side, and a database in the open. */
+/** Ports of every protocol on a real engine: HTTP, GRPC, TCP and UDP side by side, and a public database. */
 import assert from 'node:assert/strict'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
@@ -115,7 +115,7 @@ const say = async (socket: Socket, word: string): Promise<string> => {
   return read(socket)
 }
 
-/** The first word of a new connection, or the code of what went wrong. */
+/** The first word of a new connection, or the error code. */
 const greeting = (port: number): Promise<string> =>
   new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')
@@ -127,7 +127,7 @@ const greeting = (port: number): Promise<string> =>
     socket.once('close', () => resolve('closed'))
   })
 
-/** One client address that asks until it is answered: a datagram may be lost. */
+/** One client address that repeats its request until it gets an answer: a datagram may be lost. */
 const openUdp = (t: TestContext, port: number) => {
   const socket = createSocket('udp4')
   let last = ''
@@ -208,7 +208,7 @@ test('HTTP, TCP and UDP ports of one application: old connections drain while ne
   assert.equal(await greeting(tcp), 'v2')
 })
 
-test('a port that the machine does not give fails the deployment by its number; the service serves as before', async (t) => {
+test('a port that is not available on the machine fails the deployment with its number; the service serves as before', async (t) => {
   const place = await createPlace(slipway)
   const url = await repository('taken')
   const thief = createSocket('udp4').bind(0, '127.0.0.1')

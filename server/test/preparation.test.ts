@@ -1,7 +1,7 @@
 /**
- * What a hostile repository does to the server that builds from it: nothing but one sentence in its own deployment's
- * log. The builder runs in this process, so this process' event loop is the one that must stay free. The engine is a
- * stub that takes contexts: none of this may depend on what an engine would have said.
+ * The only effect of a hostile repository on the server is one sentence in its own deployment's log. The builder runs
+ * in this process, so the event loop of this process must stay free. The engine is a stub that accepts contexts: none
+ * of this may depend on the response of an engine.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -30,7 +30,7 @@ import { type FileContent, startGitServer } from './support/peers/git-server.ts'
 const never = new AbortController().signal
 const isRoot = process.getuid?.() === 0
 
-/** Takes contexts and says that it built them; `taken` is what they held. */
+/** Accepts contexts and reports that it built them; `taken` has their content. */
 const taken = { bytes: 0, entries: [] as string[] }
 const engine = createServer((request, response) => {
   if (request.url!.includes('/tag?')) return void response.writeHead(201).end()
@@ -104,7 +104,7 @@ const newRepository = async (files: Record<string, FileContent> = {}): Promise<s
   return name
 }
 
-/** Makes `tree` the branch's head, whatever it holds. */
+/** Makes `tree` the branch's head, whatever it contains. */
 const commitTree = async (name: string, tree: string, message = 'by hand'): Promise<void> => {
   const id = await server.git(name, ['commit-tree', tree, '-m', message])
   await server.git(name, ['update-ref', 'refs/heads/main', id])
@@ -135,7 +135,7 @@ const deploy = async (builder: Builder, name: string, signal = never) => {
   return builder.build(requestOf(name, commitId), () => {}, signal)
 }
 
-/** The one sentence that the deployment ends with; the event loop was never held up for it. */
+/** The sentence with which the deployment ends; the event loop was never blocked. */
 const sentence = async (work: Promise<unknown>, pattern: RegExp): Promise<void> => {
   loop.reset()
   const error = await work.then(
@@ -146,7 +146,7 @@ const sentence = async (work: Promise<unknown>, pattern: RegExp): Promise<void> 
   assert.ok(error instanceof DeploymentError, String((error as Error).stack))
   assert.match(error.message, pattern)
   assert.ok(error.message.length < 300 && !error.message.includes('\n'), error.message)
-  // A second, for machines with much else to do; what is measured on an idle one is a tenth of it.
+  // A second, for busy machines; an idle one needs a tenth of it.
   assert.ok(max < 1e9, `the event loop stood still for ${Math.round(max / 1e6)} ms`)
   if (process.env.SHOW_DELAYS !== undefined)
     process.stdout.write(`# ${Math.round(max / 1e6)} ms at most: ${error.message}\n`)
@@ -154,7 +154,7 @@ const sentence = async (work: Promise<unknown>, pattern: RegExp): Promise<void> 
 
 const builder = open()
 
-test('a commit whose author and length were made to look like an option writes nothing and names nothing', async () => {
+test('a commit with an author and length that look like an option writes nothing and names nothing', async () => {
   const name = await newRepository()
   const canary = join(newFolder(), 'pwned')
   mkdirSync(`${canary}-folder`)
@@ -188,7 +188,7 @@ test('a text that is not the id of a commit never reaches git', async () => {
   assert.deepEqual(readdirSync(join(canary, '..')), [])
 })
 
-test('a commit message of 150 MB is a sentence, with little memory and with much', async () => {
+test('a commit message of 150 MB fails with a sentence, with little memory and with much', async () => {
   const name = await newRepository()
   const tree = await server.git(name, ['rev-parse', 'main^{tree}'])
   const head = `tree ${tree}\nauthor a <a@b> 1700000000 +0000\ncommitter c <a@b> 1700000000 +0000\n\n`
@@ -199,7 +199,7 @@ test('a commit message of 150 MB is a sentence, with little memory and with much
   await sentence(deploy(open({ gitMemoryMb: 128 }), name), /memory .*SLIPWAY_GIT_MEMORY_MB/)
 })
 
-test('a context that unpacks to more than it may have is a sentence, and the engine hears nothing of it', async () => {
+test('a context that unpacks to more than its limit fails with a sentence, and never reaches the engine', async () => {
   const name = await newRepository()
   const blob = await server.git(name, ['hash-object', '-w', '--stdin'], Buffer.alloc(32 * 2 ** 20))
   const dockerfile = await server.git(name, ['rev-parse', 'main:Dockerfile'])
@@ -221,7 +221,7 @@ test('a tree of more files than a context may have is a sentence, also of a mill
   await sentence(deploy(builder, name), /more than 100000 files and folders \(SLIPWAY_CONTEXT_MAX_ENTRIES\)/)
 })
 
-test('a tree that holds itself ten times over, ten deep, is a sentence', async () => {
+test('a tree that contains itself ten times, ten levels deep, fails with a sentence', async () => {
   const name = await newRepository()
   const dockerfile = await server.git(name, ['rev-parse', 'main:Dockerfile'])
   let tree = await server.git(name, ['mktree'], `100644 blob ${dockerfile}\tf\n`)
@@ -233,7 +233,7 @@ test('a tree that holds itself ten times over, ten deep, is a sentence', async (
   await sentence(deploy(builder, name), /more than 100000 files and folders|too many files and folders/)
 })
 
-test('folders in folders without an end, and links to paths without an end, are sentences', async () => {
+test('endlessly nested folders, and links to endless paths, fail with a sentence', async () => {
   const name = await newRepository()
   const dockerfile = await server.git(name, ['rev-parse', 'main:Dockerfile'])
   const own = `100644 blob ${dockerfile}\tDockerfile\n`
@@ -247,7 +247,7 @@ test('folders in folders without an end, and links to paths without an end, are 
   await sentence(deploy(builder, name), /^The link "link" points to a path of more than 4096 bytes/)
 })
 
-test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, are sentences', async () => {
+test('a Dockerfile of 15 MB, and a .dockerignore of 1 MB, fail with a sentence', async () => {
   const large = await newRepository({ Dockerfile: `FROM scratch\n${'RUN true\n'.repeat(1_750_000)}` })
   await sentence(
     deploy(builder, large),
@@ -275,7 +275,7 @@ test('rules of .dockerignore that were made to explode fail with a sentence, and
   await sentence(deploy(builder, slow), /more than 250000000 comparisons/)
 })
 
-test('names that git refuses, and two of one name, are sentences', async () => {
+test('names that git refuses, and duplicate names, fail with a sentence', async () => {
   const name = await newRepository()
   const dockerfile = await server.git(name, ['rev-parse', 'main:Dockerfile'])
   const entry = (path: string) => Buffer.concat([Buffer.from(`100644 ${path}\0`), Buffer.from(dockerfile, 'hex')])
@@ -292,7 +292,7 @@ test('names that git refuses, and two of one name, are sentences', async () => {
   }
 })
 
-test('odd names, submodules, empty files and links are handed over as they are', async () => {
+test('odd names, submodules, empty files and links are passed on unchanged', async () => {
   const name = await newRepository()
   const dockerfile = await server.git(name, ['rev-parse', 'main:Dockerfile'])
   const names = ['Dockerfile', 'UP', 'up', ' a\n"b', 'ünï']
@@ -337,7 +337,7 @@ test('a repository that was read by one organization, or with a token, is not av
   }
 })
 
-test('a commit that is here is not served once the host would not show it any more', async () => {
+test('a commit in the mirror is no longer used when the host would not show it', async () => {
   let password = 'right'
   const auth = {
     username: 'user',
@@ -366,11 +366,11 @@ test('a commit that is here is not served once the host would not show it any mo
 const ownersBelow = (folder: string): Set<number> =>
   new Set(readdirSync(folder, { recursive: true }).map((entry) => statSync(join(folder, String(entry))).uid))
 
-/** Where git keeps what it fetched for this data directory. */
+/** The folder of git's mirrors for this data directory. */
 const mirrorsOf = (dataDir: string): string =>
   [join(dataDir, 'git/mirrors'), join(dataDir, 'mirrors')].find((path) => existsSync(path))!
 
-test('what git fetches belongs to a user of its own', { skip: !isRoot }, async () => {
+test('files that git fetches belong to a separate user', { skip: !isRoot }, async () => {
   const dataDir = newFolder()
   const own = open({ dataDir })
   await deploy(own, await newRepository())

@@ -1,5 +1,5 @@
 /**
- * A pull request on a real engine: opened, pushed to, closed. Its environment is made, updated, and gone with its
+ * A pull request on a real engine: opened, pushed to, closed. Its environment is made, updated, and removed with its
  * containers, networks, volumes and images.
  */
 import assert from 'node:assert/strict'
@@ -34,7 +34,7 @@ const namesOf = async (organizationId: string, serviceId: string): Promise<strin
   return images.flatMap(({ RepoTags }) => RepoTags ?? [])
 }
 
-test('a pull request has an environment while it is open, and nothing is left of it afterwards', async () => {
+test('a pull request has an environment while it is open, and leaves nothing behind afterwards', async () => {
   const path = 'acme/site'
   await git.createRepository(path)
   await git.commit(path, page('main'), 'first')

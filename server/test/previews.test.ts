@@ -1,6 +1,6 @@
 /**
- * Previews of pull requests: an environment for each, that follows its pushes and goes when it closes; and what gets
- * none, and why.
+ * Previews of pull requests: an environment for each, which follows its pushes and is removed when it closes; and which
+ * requests get none, and why.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -66,7 +66,7 @@ const newScene = async (name: ApiName = 'github', auto_preview = true): Promise<
   return { path, projectId, environmentId, tokenId: git_token_id, api: first, worker: second }
 }
 
-/** All repositories are asked now. */
+/** All repositories are polled now. */
 const look = async (): Promise<void> => {
   await database.query(`update preview_source set next_at = '-infinity', asked = asked + 1`)
   await database.query(`select pg_notify('slipway_preview_source', '')`)
@@ -147,8 +147,8 @@ test('a pull request that a host reports gets its own environment, which follows
     await runs(id, first)
     const environment = (await call('GET', `/environment/${id}`)).body
     assert.deepEqual([environment.mode, environment.name], ['PREVIEW', `staging previewed-${made} #${number}`])
-    // Every service of the repository has the branch, and none is deployed by anything but the request. What requests
-    // can wake sleeps while there are none.
+    // Every service of the repository has the branch, and none is deployed by anything but the request. Services that
+    // requests can wake sleep while there are none.
     const services = await applicationsOf(id)
     assert.deepEqual(
       services.map((each) => [each.name, each.git_repository.branch, each.auto_deploy, each.min_running_instances]),
@@ -258,7 +258,7 @@ test('an unavailable host closes nothing and is reported; a preview without push
   await isGone(scene, 401)
 })
 
-/** What the dead have sent to the database may still be under way there, and meet the start. */
+/** Statements of killed processes may still run in the database, and collide with the start. */
 const restart = async (): Promise<{ stop(): Promise<void> }> => {
   for (;;)
     try {
@@ -269,7 +269,7 @@ const restart = async (): Promise<{ stop(): Promise<void> }> => {
 }
 
 for (const lateCut of [false, true])
-  test(`one environment is made, and none is left, though a process dies at any call ${lateCut ? 'after' : 'before'} it happens`, async () => {
+  test(`one environment is made, and none is left over, even if the process dies at any call ${lateCut ? 'after' : 'before'} it happens`, async () => {
     const scene = await newScene()
     await own.stop()
     try {
@@ -288,7 +288,7 @@ for (const lateCut of [false, true])
           const isDead = power.off
           power.callsLeft = null
           power.off = true
-          // What was under way may still take a lease: those of the dead are over.
+          // Such a statement may still take a lease: leases of killed processes are ended.
           own = await restart()
           await until(
             async () => {

@@ -1,4 +1,4 @@
-/** Small promises of the interface that existing clients rely on, and what must act because it protects. */
+/** Small promises of the API that existing clients rely on, and protections that must act. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newId } from '../src/lib/ids.ts'
@@ -33,7 +33,7 @@ test('the list of organizations has an ETag like every other list', async () => 
   assert.deepEqual([first.status, again.status], [200, 304])
 })
 
-test('instance types of managed databases are listed for all providers, however the path writes them', async () => {
+test('instance types of managed databases are listed for all providers, however the path spells them', async () => {
   const of = async (vendor: string, region: string) =>
     (await call('GET', `/${vendor}/managedDatabase/instanceType/${region}/POSTGRESQL`)).body.results?.length ?? 404
   for (const vendor of ['aws', 'AWS', 'Aws']) assert.ok((await of(vendor, 'eu-west-3')) > 5, vendor)
@@ -42,7 +42,7 @@ test('instance types of managed databases are listed for all providers, however 
   assert.deepEqual([await of('nobody', 'anywhere'), await of('AWS', 'nowhere')], [404, 404])
 })
 
-test('answers fit the types of strict clients where they once did not', async () => {
+test('responses match the types of strict clients where they once did not', async () => {
   const { id } = await ok('POST', `${organization}/onPremise/credentials`, { name: 'borrowed' })
   await ok('POST', `${organization}/cluster`, {
     name: 'elsewhere',
@@ -69,18 +69,18 @@ test('answers fit the types of strict clients where they once did not', async ()
   assert.deepEqual((await ok('GET', `${organization}/webhook/${registered.id}`)).events, hook.events)
 })
 
-test('a create answers the head of the branch, and whether the repository can be read', async () => {
+test('a create returns the head of the branch, and whether the repository can be read', async () => {
   const { environmentId } = await newPlace(api)
   const { git_repository: git } = await newApplication(api, environmentId)
   assert.deepEqual([git.deployed_commit_id, git.has_access], [api.source.head, true])
 })
 
-test('what is stopped cannot be stopped again, alone; an environment can', async () => {
+test('a stopped service cannot be stopped again by itself; an environment can', async () => {
   const { environmentId } = await newPlace(api)
   const app = await newApplication(api, environmentId)
   await deploy(app)
   await ok('POST', `/application/${app.id}/stop`)
-  // It is stopped a moment before its deployment has ended, and may be asked for again until then.
+  // It is stopped a moment before its deployment has ended, and a new request is possible until then.
   const isOver = async () => {
     const { state, deployment_requests_count: open } = await ok('GET', `/application/${app.id}/status`)
     return state === 'STOPPED' && open === 0
@@ -91,7 +91,7 @@ test('what is stopped cannot be stopped again, alone; an environment can', async
   await ok('POST', `/environment/${environmentId}/stop`)
 })
 
-test('an environment is STOPPED though a service that its actions skip runs', async () => {
+test('an environment is STOPPED even if a service that its actions skip runs', async () => {
   const { environmentId } = await newPlace(api)
   const [stopped, skipped] = [await newApplication(api, environmentId), await newApplication(api, environmentId)]
   for (const each of [stopped, skipped]) await deploy(each)
@@ -102,7 +102,7 @@ test('an environment is STOPPED though a service that its actions skip runs', as
   await stateIs(`/application/${skipped.id}`, 'DEPLOYED')
 })
 
-test('lists and histories are narrowed as asked', async () => {
+test('lists and histories are filtered as requested', async () => {
   const { environmentId, projectId } = await newPlace(api)
   const [fresh, changed] = [await newApplication(api, environmentId), await newApplication(api, environmentId)]
   for (const each of [fresh, changed]) await deploy(each)
@@ -133,7 +133,7 @@ test('lists and histories are narrowed as asked', async () => {
   assert.deepEqual(await names('creatorName=nobody'), [])
 })
 
-test('what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other', async () => {
+test('what a cluster cannot do is refused: other rights in a kubeconfig, contradictory fields', async () => {
   const kubeconfig = `${organization}/cluster/${api.clusterId}/kubeconfig`
   for (const word of ['read_only', 'with_token_from_cli'])
     assert.equal((await call('GET', `${kubeconfig}?${word}=true`)).status, 400)

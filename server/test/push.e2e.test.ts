@@ -77,7 +77,7 @@ test('pushes are deployed once, whichever plane gets the delivery, and however i
   const told = (host: HostName, after?: string) =>
     pushDelivery(host, { path: 'mono', ...(after && { after }) }, hook.signing_secret)
 
-  // The payload names a commit that is nowhere, and both planes get it.
+  // The payload names a commit that does not exist, and both planes get it.
   const one = await git.commit('mono', { 'api/a.txt': '1' }, 'change the api')
   const delivery = told('github')
   const answers = await Promise.all(planes.map((plane) => deliver(plane, path, delivery)))

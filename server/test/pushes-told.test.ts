@@ -35,7 +35,7 @@ interface Followed {
   environmentId: string
 }
 
-/** A service that follows a repository at the host, looked at for the first time. */
+/** A service that follows a repository at the host, after its first poll. */
 const newFollowed = async (name: (typeof apiNames)[number], tokenId?: string): Promise<Followed> => {
   made += 1
   const path = `acme/told-${made}`
@@ -77,7 +77,7 @@ const waiting = (commit: string) =>
     commit,
   ])
 
-/** All at once that would be due some time. */
+/** Runs everything that would be due later at once. */
 const hurry = async (): Promise<void> => {
   await database.query('update commit_status set due_at = clock_timestamp()')
   await database.query(`select pg_notify('slipway_commit_status', '')`)
@@ -112,7 +112,7 @@ test('a failure is reported with its reason, in one sentence and without secrets
   }
 })
 
-test('a host that is away holds up no deployment, is asked again after ever longer pauses, and no sooner for an edit', async () => {
+test('a host that is down delays no deployment, is retried after increasing pauses, and no sooner after an edit', async () => {
   const { path, service } = await newFollowed('gitea')
   host.setFault(503)
   const commit = await push(path)
@@ -134,7 +134,7 @@ test('a host that is away holds up no deployment, is asked again after ever long
   }
   await hurry()
   await last(path, commit, ['success'])
-  // One that the host does not allow is over at once.
+  // One that the host refuses is given up at once.
   host.setFault(403)
   try {
     const denied = await push(path)
@@ -176,7 +176,7 @@ test('a token is never sent to another host than its own, and a repository witho
   )
 })
 
-test('a sync enters the webhook at the host, once however often it is asked, and removes what it made twice', async () => {
+test('a sync registers the webhook at the host, once however often it runs, and removes duplicates', async () => {
   for (const name of apiNames) {
     host.hooks = []
     const { service, tokenId } = await newFollowed(name)
@@ -223,7 +223,7 @@ test('a sync says why it cannot be: no token, another host, a refusal; and other
   assert.deepEqual([nowhere.status, nowhere.body.code], [400, 'public_url_missing'])
 })
 
-test('a tag that moves deploys the containers and jobs that follow it, once, and nothing that stays or is stopped', async () => {
+test('a tag that moves deploys the containers and jobs that follow it, once, but not unchanged or stopped ones', async () => {
   const registry = { name: 'registry', kind: 'GENERIC_CR', url: 'https://registry.example.org', config: {} }
   const { id: registry_id } = (await call('POST', `/organization/${organizationId}/containerRegistry`, registry)).body
   const image = { image_name: 'team/moving', tag: 'latest', registry_id }

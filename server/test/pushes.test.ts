@@ -1,6 +1,6 @@
 /**
- * From a push to a deployment: what git hosts send is verified, never believed, and leads to a look at the repository;
- * what is found there is judged once.
+ * From a push to a deployment: deliveries of git hosts are verified, their content is not trusted, and they trigger a
+ * poll of the repository; each new head is handled once.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -45,7 +45,7 @@ interface Scene {
   services: Json[]
 }
 
-/** An environment whose services follow one repository, looked at for the first time. */
+/** An environment whose services follow one repository, after the first poll. */
 const newScene = async (...more: Record<string, unknown>[]): Promise<Scene> => {
   made += 1
   const path = `acme/shop-${made}`
@@ -67,7 +67,7 @@ const seenIn = (environmentId: string): Promise<Json[]> =>
 const looked = (environmentId: string) =>
   until(async () => (await seenIn(environmentId)).every(({ seen }) => seen !== null), { what: 'the first look' })
 
-/** A new head, and word of it. */
+/** A new head, and a delivery about it. */
 const push = async (
   path: string,
   more: Partial<{ message: string; changes: string[] | null; pusher: string }> = {},
@@ -127,7 +127,7 @@ test('a push that a git host reports deploys the head of the repository, whateve
   }
 })
 
-test('what is not signed with the secret, is not readable or comes to the wrong address does nothing', async () => {
+test('a delivery without a valid signature, unreadable or at the wrong address does nothing', async () => {
   const { environmentId, path } = await newScene({})
   source.head = newCommit()
   const before = await historyOf(environmentId)
@@ -205,7 +205,7 @@ test(`${garbageBodies} garbage bodies do nothing, write a line each, and delay n
   }
 })
 
-test('bodies that never end take the places of their own organization only', async (t) => {
+test('endless bodies use only the slots of their own organization', async (t) => {
   const stranger = await api.newOrganization()
   const theirs = await api.as(stranger.token)('POST', `/organization/${stranger.id}/gitWebhook`)
   const { pathname, host, port } = new URL(theirs.body.url.replace(/^https?:\/\/[^/]*/, api.url))
@@ -227,7 +227,7 @@ test('bodies that never end take the places of their own organization only', asy
   await push(path)
 })
 
-test('a secret is shown once and can be changed; the one before is accepted for a day, and none earlier', async () => {
+test('a secret is shown once and can be changed; the previous one is accepted for a day, and none before that', async () => {
   const own = await newHook({ description: 'ours' })
   const listed = (await call('GET', collection)).body.results.find(({ id }: Json) => id === own.id)
   assert.deepEqual([listed.description, 'signing_secret' in listed, listed.last_delivery_at], ['ours', false, null])
@@ -248,7 +248,7 @@ test('a secret is shown once and can be changed; the one before is accepted for 
   assert.equal(await accepts(third), 404)
 })
 
-test('a webhook for a git token concerns only what is read with it, and keeps it from being deleted', async () => {
+test('a webhook for a git token concerns only repositories that are read with it, and prevents its deletion', async () => {
   const body = { name: 'for hooks', type: 'GITHUB', token: 'x' }
   const { id } = (await call('POST', `/organization/${organizationId}/gitToken`, body)).body
   const own = await newHook({ git_token_id: id })
@@ -281,7 +281,7 @@ test('only the branch that a service follows counts; other tags and deleted bran
   assert.equal((await historyOf(environmentId)).length, 0)
 })
 
-test('auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys', async () => {
+test('auto_deploy, skip words, the root path, restrictions and a stop decide which services a push deploys', async () => {
   const { environmentId, path, services } = await newScene(
     { name: 'all' },
     { name: 'rooted', git_repository: { url: 'https://x.example/a', branch: 'main', root_path: '/api' } },
@@ -329,7 +329,7 @@ test('auto_deploy, skip words, the root path, restrictions and a stop decide wha
   assert.equal(body.state, 'READY')
 })
 
-test('a push deploys a job from a repository, and runs of a module what its terraform_action says', async () => {
+test('a push deploys a job from a repository, and runs the terraform_action of a module', async () => {
   const { environmentId, path } = await newScene()
   const git_repository = { url: `https://github.com/${path}`, branch: 'main' }
   const make = async (kind: string, body: object): Promise<string> => {
@@ -364,7 +364,7 @@ test('a push deploys a job from a repository, and runs of a module what its terr
   )
 })
 
-test('a setting that changes, a clone and a delete follow and leave at once', async () => {
+test('a changed setting, a clone and a delete start and end the following at once', async () => {
   const { environmentId, path, services } = await newScene({ name: 'changing' })
   const followed = () =>
     database.query<{ branch: string; path: string }>(
@@ -389,7 +389,7 @@ test('a setting that changes, a clone and a delete follow and leave at once', as
   await until(async () => (await followed()).length === 0, { what: 'the end' })
 })
 
-test('ten pushes in a row deploy the last: those that wait are replaced, with what they would have deployed', async () => {
+test('ten pushes in a row deploy the last: waiting deployments are replaced, with all their services', async () => {
   const { environmentId, path, services } = await newScene({ name: 'one' }, { name: 'two' })
   source.image = 'fake/never-ready'
   await push(path)
@@ -448,7 +448,7 @@ test('a repository is also polled: pushes without a webhook are found, once', as
   assert.deepEqual([typeof next, status], ['string', 'UNABLE_TO_VERIFY'])
 })
 
-test('a host that does not answer is asked less and less, and what was pushed meanwhile is found', async () => {
+test('a host that does not answer is polled less and less often, and pushes made meanwhile are found', async () => {
   const { environmentId, path, services } = await newScene({ name: 'patient' })
   source.refusal = new DeploymentError('git_unreachable', 'Could not connect to github.com.', { next: 'retry' })
   const commit = await push(path)
@@ -463,13 +463,13 @@ test('a host that does not answer is asked less and less, and what was pushed me
   assert.equal((await historyOf(environmentId)).length, 1)
 })
 
-test('a push that cannot be deployed says why, and holds up no other service', async () => {
+test('a push that cannot be deployed says why, and delays no other service', async () => {
   const { environmentId, path, services } = await newScene({ name: 'good' }, { name: 'bad' })
   await database.query(`update service_state set cluster_id = cluster_id where service_id = $1`, [services[1].id])
   source.message = new DeploymentError('git_refused', 'The commit is too large.')
   Object.assign(source, { head: newCommit() })
   await send(hook.path, pushDelivery('bitbucket', { path, after: source.head }, hook.secret))
-  // What is wrong with the commit is said by the deployment of it.
+  // The deployment of the commit reports its error.
   for (const each of services) await judged(each, source.head)
   await settled(environmentId)
   const { body } = await call('GET', `/application/${services[0].id}/status`, undefined, {

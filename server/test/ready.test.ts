@@ -1,4 +1,4 @@
-/** What the programs in bin/ write on the machine before any of ours runs. */
+/** Files that the programs in bin/ write on the machine before the server runs. */
 import assert from 'node:assert/strict'
 import {
   chmodSync,
@@ -74,7 +74,7 @@ const newCheckout = (folder: string) => {
   }
 }
 
-test('an install that was interrupted leaves nothing that a later start takes for complete', async (t) => {
+test('an interrupted install leaves nothing that a later start takes for complete', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'slipway-ready-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   const { root, interrupted, whole, withoutNpm } = newCheckout(folder)

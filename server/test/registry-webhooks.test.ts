@@ -37,7 +37,7 @@ const github = (name: string, tag: string, at = 1) => ({
   },
 })
 
-test('each registry names an image and its tag in its own way, and nonsense names none', async () => {
+test('each registry names an image and its tag in its own format, and nonsense names none', async () => {
   const read = (text: string) => readImages(Buffer.from(text), 'x')
   for (const body of [hub, harbor, distribution, github])
     assert.deepEqual(await read(JSON.stringify(body('team/app', 'v1'))), [{ path: 'team/app', tag: 'v1' }])
@@ -49,7 +49,7 @@ test('each registry names an image and its tag in its own way, and nonsense name
   assert.ok((await read(JSON.stringify(many)))!.length <= 50)
 })
 
-test('a genuine delivery has the tag asked for at once, whatever it says; others, and repeated ones, do nothing', async () => {
+test('a genuine delivery polls the tag at once, whatever it says; others, and repeated ones, do nothing', async () => {
   const registry = { name: 'registry', kind: 'GENERIC_CR', url: 'https://registry.example.org', config: {} }
   const { id: registry_id } = (await call('POST', `/organization/${organizationId}/containerRegistry`, registry)).body
   const { environmentId } = await newPlace(api)
@@ -107,7 +107,7 @@ test('a genuine delivery has the tag asked for at once, whatever it says; others
       digest = 'bcdef'[index]!
       assert.deepEqual(await send(to, body, headers), { status: 202, body: { status: 'ACCEPTED', repositories: 1 } })
       await until(async () => (await seen()) === digest, { what: `the look after delivery ${index + 1}` })
-      // Registries repeat what they had no answer to.
+      // Registries repeat deliveries without a response.
       assert.deepEqual(await send(to, body, headers), { status: 202, body: { status: 'ACCEPTED', repositories: 0 } })
     }
     const before = looks

@@ -1,5 +1,5 @@
 /**
- * A data directory that is put back from a copy, and one that is copied while the original is at work, on a real engine:
+ * A data directory that is restored from a copy, and one that is copied while the original is in use, on a real engine:
  * nothing that was made since is touched before an operator has chosen.
  */
 import assert from 'node:assert/strict'
@@ -85,7 +85,7 @@ const clusterOf = async (slipway: Slipway, { organizationId }: Place): Promise<s
   return body.results.find((each: Json) => each.is_default).id
 }
 
-test('a copy that is put back touches nothing that was made since, and does what the operator chooses', async () => {
+test('a restored copy touches nothing that was made since, and does what the operator chooses', async () => {
   const slipway = await begin()
   try {
     const before = await make(slipway)
@@ -107,7 +107,7 @@ test('a copy that is put back touches nothing that was made since, and does what
       assert.equal(await settle(slipway, before.id), 'DEPLOYED')
       await holdsItsWord(before.id)
       if (action === 'remove') break
-      // It is listed as what it is, and runs on: a sweep has passed when the deletion below is done.
+      // It is listed with its kind, and keeps running: a sweep has passed when the deletion below is done.
       await holdsItsWord(since.id)
     }
     await until(async () => (await volumesOf(since.id)) + (await containersOf(since.id)).length === 0, {
@@ -138,7 +138,7 @@ test('a second control plane on a copy of the data directory waits, and the firs
     assert.equal(await settle(slipway, before.id), 'DEPLOYED')
     assert.equal((await readOrphans(slipway, clusterId)).conflict, null)
     await second.kill('SIGTERM')
-    // The copy is thrown away as a whole: what runs is not its own.
+    // The whole copy is thrown away: the running services are not its own.
     assert.match(await runOn(second, 'reset', '--yes'), /The services there are left as they are/)
     for (const { id } of [before, since]) await holdsItsWord(id)
   } finally {

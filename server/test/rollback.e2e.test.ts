@@ -1,4 +1,7 @@
-/** Plans, untouched services and rollbacks on a real engine: what a plan names is what then changes, and nothing is built. */
+/**
+ * Plans, untouched services and rollbacks on a real engine: exactly the changes of the plan are made, and nothing is
+ * built.
+ */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { pack } from 'tar-stream'
@@ -50,7 +53,7 @@ const impatient = {
   },
 }
 
-test('after a bad deployment a rollback serves the old version again at once, and calls no builder', async (t) => {
+test('after a bad deployment a rollback serves the old version again at once, without a build', async (t) => {
   const place = await createPlace(slipway)
   await git.createRepository('rollback')
   const one = await git.commit('rollback', page('one'), 'first')

@@ -1,4 +1,4 @@
-/** Key rotation while everything runs: whatever the instant it is killed at, nothing sealed is ever unreadable. */
+/** Key rotation while everything runs: at whatever moment it is killed, all secrets stay readable. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { copyFile, readFile, stat, writeFile } from 'node:fs/promises'
@@ -19,7 +19,7 @@ import { until } from './support/until.ts'
 
 const program = new URL('../src/programs/rotate-keys.ts', import.meta.url).pathname
 
-/** Secrets of every sort, `count` of them variables; and how to see that all of them still open. */
+/** Secrets of every kind, `count` of them variables; and a check that all of them can be opened. */
 const fill = async (api: TestApi, count: number) => {
   const { call, organizationId, database } = api
   const { projectId, environmentId } = await newPlace(api)
@@ -95,7 +95,7 @@ const dataKeys = async (database: Queryable): Promise<string[]> =>
 
 const keyFileOf = (api: TestApi): string => join(api.parts.settings.dataDir, 'master')
 
-/** A sealer of another process that hears of nothing: the worst replica. */
+/** A sealer of another process that gets no notifications: the worst replica. */
 const deafReplica = ({ database, parts }: TestApi): Promise<Sealer> => {
   const deaf: Database = { ...database, listen: async () => () => {} }
   return createSealer({ database: deaf, masterKeyFile: join(parts.settings.dataDir, 'master') })
@@ -163,7 +163,7 @@ test('a rotation under readers and writers, killed halfway and started again, fa
   assert.ok(reads > 20, `only ${reads} reads`)
   await opens(await deafReplica(api))
 
-  // What the running server writes now is under the new keys: it heard of them.
+  // The running server now writes with the new keys: it was notified.
   const after = (await readFile(keyFileOf(api), 'utf8')).trim().split('\n')
   assert.equal(after.length, 2)
   assert.equal((await stat(keyFileOf(api))).mode & 0o777, 0o600)
@@ -226,7 +226,7 @@ test('whichever statement is its last, a killed rotation leaves everything reada
   await opens(api.parts.sealer)
 })
 
-test('a second rotation seals all again; nothing is begun with a key file that does not fit', async () => {
+test('a second rotation encrypts everything again; nothing starts with a wrong key file', async () => {
   const api = await startApi({ idle: true })
   const { database } = api
   const { projectId } = await newPlace(api)
@@ -251,7 +251,7 @@ test('a second rotation seals all again; nothing is begun with a key file that d
   await assert.rejects(rotateKeys(database, `${file}.missing`), /is missing/)
 })
 
-test('every table that the sources seal for is among those that are sealed again', () => {
+test('every table with secrets in the sources is among those that a rotation rewrites', () => {
   const root = new URL('../../', import.meta.url).pathname
   const sources = readSources(root, ['server/src']).filter(({ path }) => !path.endsWith('.test.ts'))
   const named = sources.flatMap(({ text }) =>

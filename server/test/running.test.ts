@@ -1,4 +1,4 @@
-/** What services with instances promise: of how many there are, of restarts, and of the labels of their groups. */
+/** Promises about services with instances: their number, restarts, and the labels of their groups. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newRegistry } from './cases/container.ts'
@@ -26,7 +26,7 @@ const restart = async (path: string) => {
   return [code, body.code]
 }
 
-test('a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted', async () => {
+test('a service without instances is STOPPED and gets no requests; a stopped service cannot be restarted', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId)
   const path = `/application/${id}`

@@ -1,5 +1,8 @@
 // Runs alone: it measures, or takes what the machine has.
-/** Sleep and scaling on the real engine: a crowd wakes a service once, and a busy program gets help until it is calm. */
+/**
+ * Sleep and scaling on the real engine: many requests wake a service once, and a busy program gets instances until it
+ * is idle.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, request } from 'node:http'
@@ -55,7 +58,7 @@ const shows = ({ id }: Json, is: (status: Json) => boolean, what: string): Promi
     { what, timeoutMs: 60_000 },
   )
 
-/** Each on a connection of its own; how long it took, in milliseconds. */
+/** Each on a separate connection; how long it took, in milliseconds. */
 const agent = new Agent({ maxSockets: Number.POSITIVE_INFINITY })
 const ask = async (host: string, path = '/'): Promise<{ status: number; body: string; ms: number }> => {
   const beganMs = performance.now()
@@ -103,7 +106,7 @@ describe('sleep and scaling', () => {
     t.diagnostic(`one request: ${Math.round(alone)} ms`)
   })
 
-  test('a busy program gets a second instance, and has one again when it is calm; the first is never restarted', async () => {
+  test('a busy program gets a second instance, and loses it when it is idle; the first is never restarted', async () => {
     const made = await create('busy', { min_running_instances: 1, max_running_instances: 2, cpu: 200 })
     const running = async () => (await containersOf(made.id)).filter(({ State }) => State === 'running')
     const [first] = await running()

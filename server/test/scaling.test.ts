@@ -1,4 +1,7 @@
-/** Services that sleep and scale, over the whole product with a real router: what runs is imagined, its ports are not. */
+/**
+ * Services that sleep and scale, with the whole product and a real router: the programs are simulated, their ports are
+ * real.
+ */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -86,7 +89,7 @@ const act = async (made: Made, action: string, state: string): Promise<Json> => 
   return shows(made, { deployment_state: state }, state)
 }
 
-/** Nothing of it is left, and requests wait from now on. */
+/** No instance is left, and requests wait from now on. */
 const sleeps = async (made: Made): Promise<Json> => {
   const shown = await shows(made, { asleep: true, running_state: 'STOPPED' }, 'sleep')
   await until(async () => (await count(made)) === 0, { what: 'no instance' })
@@ -115,7 +118,7 @@ test('an idle service sleeps, says so, and the next requests wake it with one st
   await sleeps(made)
 })
 
-test('a server that starts again leaves asleep what sleeps, and wakes what was asked for meanwhile', async () => {
+test('a restarted server leaves sleeping services asleep, and wakes those that got requests meanwhile', async () => {
   const made = await make()
   await act(made, 'deploy', 'DEPLOYED')
   await sleeps(made)
@@ -140,7 +143,7 @@ test('a server that starts again leaves asleep what sleeps, and wakes what was a
   }
 })
 
-test('of two servers one wakes what is asked for, whichever hears of it', async () => {
+test('only one of two servers wakes a requested service, whichever learns of the request', async () => {
   const second = api.another()
   await second.start()
   try {
@@ -158,7 +161,7 @@ test('of two servers one wakes what is asked for, whichever hears of it', async 
   }
 })
 
-test('requests that wait for what is stopped or deleted meanwhile are answered so', async () => {
+test('waiting requests get an answer when their service is stopped or deleted meanwhile', async () => {
   const place = await newPlace(api)
   // Its instances take longer than the test to be ready, so the requests still wait.
   const made = await make({}, 'slow:1500', place.environmentId)
@@ -194,13 +197,13 @@ test('a service that cannot be woken says why, also to waiting requests, and is 
   const failed = await shows(made, { running_state: 'ERROR' }, 'the failure')
   assert.deepEqual([failed.error.code, failed.scaling.asleep], ['crash_loop', true], broken.code)
   await until(async () => (await count(made)) === 0, { what: 'nothing is left of it' })
-  // At once it is not tried again; a deployment mends it.
+  // It is not retried at once; a deployment fixes it.
   assert.equal((await visit(made)).status, 503)
   await act(made, 'deploy', 'DEPLOYED')
   assert.equal((await visit(made)).status, 200)
 })
 
-test('a deployment wakes one service, leaves asleep what an environment does not change, and ends a wake at once', async () => {
+test('a deployment wakes its service, leaves unchanged services asleep, and ends a wake at once', async () => {
   const place = await newPlace(api)
   const made = await make({}, 'slow:300', place.environmentId)
   await act(made, 'deploy', 'DEPLOYED')
@@ -230,7 +233,7 @@ test('a deployment wakes one service, leaves asleep what an environment does not
   assert.equal(starts.get(made.id), before + 1)
 })
 
-test('what a request cannot wake never sleeps, and says why; with a maximum of 0 nothing runs', async () => {
+test('a service that requests cannot wake never sleeps, and says why; with a maximum of 0 nothing runs', async () => {
   const web = { internal_port: 8080, external_port: 443, protocol: 'HTTP', publicly_accessible: true }
   const tcp = { internal_port: 8081, external_port: 31_999, protocol: 'TCP', publicly_accessible: true, name: 'tcp' }
   for (const ports of [[web, tcp], [{ ...web, publicly_accessible: false }]]) {
@@ -246,7 +249,7 @@ test('what a request cannot wake never sleeps, and says why; with a maximum of 0
   assert.deepEqual([await count(none), (await visit(none)).status], [0, 503])
 })
 
-test('instances come and go by processor use between minimum and maximum, none is restarted, and a deployment keeps their number', async () => {
+test('instances are added and removed by CPU usage between minimum and maximum, none is restarted, and a deployment keeps their number', async () => {
   const made = await make({ min_running_instances: 1, max_running_instances: 3, cpu: 500 })
   await act(made, 'deploy', 'DEPLOYED')
   const [first] = await runtime.instancesOf(made.id)
@@ -270,14 +273,14 @@ test('instances come and go by processor use between minimum and maximum, none i
   assert.deepEqual(way, ['1 2', '2 3', '3 2', '2 1'])
 })
 
-test('a target of processor use is the owner’s, and acts with the next deployment', async () => {
+test('the target CPU usage is set by the owner, and acts with the next deployment', async () => {
   const { environmentId } = await newPlace(api)
   const { id } = await newApplication(api, environmentId, { max_running_instances: 2, cpu: 500 })
   const made = { id, path: `/application/${id}`, host: '', environmentId }
   await ok('PUT', `${made.path}/advancedSettings`, { 'hpa.cpu.average_utilization_percent': 90 })
   await act(made, 'deploy', 'DEPLOYED')
   runtime.burn(id, 400)
-  // Eighty per cent is enough for the usual target, not for this one.
+  // Eighty percent is enough for the default target, but not for this one.
   const other = await make({ min_running_instances: 1, max_running_instances: 2, cpu: 500 })
   await act(other, 'deploy', 'DEPLOYED')
   runtime.burn(other.id, 400)

@@ -1,6 +1,6 @@
 /**
- * Clients change a record by sending all of it again, as they read it. Every record that can be read and changed takes
- * that, wherever it was read, and is afterwards what it was.
+ * Clients change a record by sending all of it back, as they read it. Every record that can be read and changed accepts
+ * that, wherever it was read, and is unchanged afterwards.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -12,7 +12,7 @@ import { addressOf, newScene, valuesFor } from './support/scene.ts'
 
 const api = await startApi()
 
-/** What cannot be sent back as it was read, by the operation that changes it, with the reason. */
+/** Records that cannot be sent back as they were read, by the operation that changes them, with the reason. */
 const reasons: Readonly<Record<string, string>> = {
   editAccountInformation: 'a token has no account',
   editOrganizationMemberRole: 'it is told which member gets which role',
@@ -50,7 +50,7 @@ const lasting = (record: Json): string =>
   JSON.stringify(record, (name, value) => (name === 'updated_at' || name === 'last_updated_by' ? undefined : value))
 
 for (const change of changes)
-  test(`${change.id} takes the record as it was read, and changes nothing`, {
+  test(`${change.id} accepts the record as it was read, and changes nothing`, {
     skip: reasons[change.id] ?? false,
   }, async () => {
     const values = await valuesFor(change, newScene(api))

@@ -1,4 +1,4 @@
-/** What advanced settings and custom domains do on a real engine, behind the real router. */
+/** Effects of advanced settings and custom domains on a real engine, behind the real router. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { page } from './support/docker/apps.ts'
@@ -9,7 +9,7 @@ import { until } from './support/until.ts'
 
 const { slipway, git } = await withSlipway()
 
-test('a domain serves a running service within moments, and no longer once it is taken away', async () => {
+test('a domain serves a running service within moments, and stops when it is removed', async () => {
   await git.createRepository('domain')
   await git.commit('domain', page('hello domain'), 'first')
   const place = await createPlace(slipway)
@@ -32,7 +32,7 @@ test('a domain serves a running service within moments, and no longer once it is
   assert.equal((await visit(slipway, hostOf(place, 'web'))).text, 'hello domain')
 })
 
-/** A web server that does not hear the request to end. */
+/** A web server that ignores SIGTERM. */
 const stubborn = {
   Dockerfile: `FROM ${busyboxImage}\nCMD ["sh", "-c", "trap '' TERM; httpd -f -p 8080"]\n`,
 }

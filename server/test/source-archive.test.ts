@@ -1,4 +1,4 @@
-/** Directories sent as archives: what becomes of an honest one, and what hostile ones may not do or cost. */
+/** Directories sent as archives: the result of a valid one, and what hostile ones must not do or cost. */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, test } from 'node:test'
@@ -126,7 +126,7 @@ test('a directory becomes a commit with its files, modes and links, and is deplo
   assert.equal(await client.done('ls-tree', '-r', '--name-only', 'slipway/main'), 'only.txt')
 })
 
-test('archives that lead out of their folder, hide something or are not one are refused with a sentence', async () => {
+test('archives that lead out of their folder or hide something, and files that are not archives, are refused with a sentence', async () => {
   const { application, send } = await newScene()
   const file = { name: 'a', content: 'x' }
   const hostile: [string, Buffer, RegExp][] = [
@@ -183,7 +183,7 @@ test('archives that lead out of their folder, hide something or are not one are 
   assert.equal((await send(packed(file))).status, 202)
 })
 
-/** What gzip makes of a tar that is made while it is sent. */
+/** The gzip output of a tar that is made while it is sent. */
 const stream = async (pieces: Iterable<Buffer>): Promise<Buffer> => {
   const gzip = createGzip({ level: 6 })
   const all = gzip.toArray()
@@ -200,7 +200,7 @@ test('an archive is sent as it is', async () => {
   assert.equal(await headOf(application.id), undefined)
 })
 
-test('bombs end at a limit, while the server answers others', async () => {
+test('bombs are stopped at a limit, while the server answers others', async () => {
   const { application, send } = await newScene()
   function* zeros(): Generator<Buffer> {
     yield header({ name: 'zeros', size: 600 << 20 })

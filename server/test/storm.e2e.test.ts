@@ -51,7 +51,9 @@ const job = (url: string): StormService => ({
   },
 })
 
-/** Five services: one that serves, one with a volume, one that is slow to start, one that never gets ready, and a job. */
+/**
+ * Five services: one that serves, one with a volume, one that is slow to start, one that never gets ready, and a job.
+ */
 const services = async (): Promise<Record<string, StormService>> => ({
   page: application(await repository('page', page('here'))),
   stored: application(await repository('stored', page('kept')), {
@@ -83,7 +85,7 @@ const worldOf = (places: readonly Place[]): World => ({
   },
 })
 
-/** Deletes an environment and sees that nothing of it is left. */
+/** Deletes an environment and checks that nothing of it is left. */
 const removeAll = async ({ environmentId }: Place): Promise<void> => {
   assert.equal((await slipway.api('DELETE', `/environment/${environmentId}`)).status, 204)
   await until(async () => (await slipway.api('GET', `/environment/${environmentId}`)).status === 404, {
@@ -113,7 +115,7 @@ test(`${operations} deployments, cancels and deletes at random moments over 20 s
   const history = await assertHistories(plan, storm, { deploymentMs: 45_000, cancelMs: 15_000 })
   t.diagnostic(`${history.length} deployments; accepted: ${JSON.stringify(storm.counts)}`)
   const world = worldOf(places)
-  // A create that is under way at a cancel is never cut: a volume that comes late goes with the next sweep.
+  // A running create is never interrupted by a cancel: the next sweep removes a volume that is made late.
   await assertTrue(plan, storm, world, 75_000)
   await Promise.all(places.map(removeAll))
   for (const [environmentId, ids] of storm.made)

@@ -1,4 +1,4 @@
-/** A longer storm over the API with the fake runtime: what takes an engine seconds takes it moments. */
+/** A longer storm over the API with the fake runtime: seconds of an engine are moments there. */
 import { test } from 'node:test'
 import { newRegistry } from './cases/container.ts'
 import { newPlace, startApi } from './support/api.ts'

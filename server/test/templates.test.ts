@@ -1,4 +1,4 @@
-/** The templates of the console: each becomes services that run, by the public API alone. */
+/** The templates of the console: each becomes running services, through the public API only. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -43,7 +43,7 @@ test('there are at least 25 templates, with every type of database, and no two w
 })
 
 for (const [id, template] of templates)
-  test(`${id} runs: its images are pinned, and its variables have values that are its own`, async () => {
+  test(`${id} runs: its images are pinned, and its variables have their own values`, async () => {
     for (const service of Object.values(template.services))
       if (!isDatabase(service)) assert.match(service.tag, /\d/, `${service.image}:${service.tag}`)
     const { environmentId } = await newPlace(api)
@@ -74,7 +74,7 @@ for (const [id, template] of templates)
     await send('DELETE', `/environment/${environmentId}`)
   })
 
-test('two of the same template have different secrets', async () => {
+test('two services of the same template have different secrets', async () => {
   const [, grafana] = templates.find(([id]) => id === 'grafana')!
   const { environmentId } = await newPlace(api)
   const passwords = []
@@ -86,7 +86,7 @@ test('two of the same template have different secrets', async () => {
   assert.notEqual(passwords[0], passwords[1])
 })
 
-test('a template that is refused half-way leaves nothing behind', async () => {
+test('a template that is refused halfway leaves nothing behind', async () => {
   const [, wordpress] = templates.find(([id]) => id === 'wordpress')!
   const { environmentId } = await newPlace(api)
   await makeTemplate(wordpress, { environmentId, name: 'site', registryId }, send)

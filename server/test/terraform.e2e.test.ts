@@ -33,7 +33,7 @@ import { until } from './support/until.ts'
 const standIn = new URL('./terraform-tool/tofu', import.meta.url).pathname
 const real = (await findTool('terraform', { terraform: process.env.SLIPWAY_TERRAFORM })) ?? undefined
 const tool = real === undefined ? 'OPEN_TOFU' : 'TERRAFORM'
-/** The server is not to find the other tool. */
+/** The server must not find the other tool. */
 const pathWithout = (name: string): string => {
   const folders = (process.env.PATH ?? '').split(delimiter)
   return folders.filter((folder) => !existsSync(join(folder, name))).join(delimiter)
@@ -134,7 +134,7 @@ const statusOf = async (id: string): Promise<Json | undefined> => {
   return terraforms.find((each: Json) => each.id === id)
 }
 
-/** The status at the end of all that was asked of it. */
+/** The status after all requested actions. */
 const ended = (id: string): Promise<Json> =>
   until(
     async () => {
@@ -151,7 +151,7 @@ const run = async (id: string, body: object = {}): Promise<Json> => {
 
 const log = () => deploymentLog(slipway, place.environmentId)
 
-/** What the container of a run has printed so far. */
+/** The output of a run's container so far. */
 const containerLog = async (id: string): Promise<string> => {
   const [container] = await containersOf(id)
   const { state } = (await statusOf(id))!
@@ -205,7 +205,7 @@ const words = (word: string) => ({
   },
 })
 
-test('a module is planned, applied, changed and destroyed; an application uses what it puts out', async () => {
+test('a module is planned, applied, changed and destroyed; an application uses its outputs', async () => {
   const id = await createModule('module', { 'main.tf': main }, words('first'))
   const planned = await run(id, { action: 'PLAN' })
   assert.deepEqual(
@@ -253,7 +253,7 @@ test('a module is planned, applied, changed and destroyed; an application uses w
   assert.match(await log(), /0 added, 1 changed, 0 destroyed/)
   const status = await slipway.api('GET', `/application/${application.id}/status`)
   assert.equal(status.body.service_deployment_status, 'OUT_OF_DATE')
-  // One deploy of all: the module's stage comes first, and the application sees what it put out.
+  // One deploy of all: the module's stage comes first, and the application gets its outputs.
   await send('PUT', `/terraform/${id}`, words('third'))
   await send('POST', `/environment/${place.environmentId}/deploy`)
   assert.equal((await ended(id)).state, 'DEPLOYED', await log())
@@ -308,7 +308,7 @@ test('two applies at once do not run together, and a kill -9 in the middle of on
   assert.equal((await ended(id)).state, 'DELETED')
 })
 
-test('a cancel in the middle of an apply ends it within 15 s, and what it had made until then is known', async () => {
+test('a cancel in the middle of an apply ends it within 15 s, and the resources made until then are known', async () => {
   const id = await createModule('canceled', { 'main.tf': slow.replace('sleep 6', 'sleep 60') })
   await send('POST', `/terraform/${id}/deploy`)
   await until(async () => (await containersOf(id)).length === 1, { timeoutMs: 60_000, what: 'the run' })
@@ -349,7 +349,7 @@ describe('a tool from an image', { skip: registryIsMissing }, () => {
     await untag('terraform-e2e:1')
   })
 
-  test('the tool comes from the image that a service names, pulled with the logins of its organization alone', async () => {
+  test('the tool comes from the image that a service names, pulled only with credentials of its organization', async () => {
     const id = await createModule('imaged', { 'main.tf': main }, { ...words('imaged'), engine: other })
     await send('PUT', `/terraform/${id}/advancedSettings`, { 'build.engine_image': `${registry.host}/tools/engine` })
     assert.equal((await run(id)).state, 'BUILD_ERROR')

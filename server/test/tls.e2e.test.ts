@@ -1,7 +1,7 @@
 /**
- * HTTPS of a whole control plane with a real ACME server: services of the operator's domain, a domain of a user, renewal
- * while clients never stop asking, a CA that refuses, limits us or falls silent, and kill -9 in the middle of an order.
- * The services are simulated; router, database and CA are not.
+ * HTTPS of a whole control plane with a real ACME server: services of the operator's domain, a domain of a user,
+ * renewal while clients keep sending requests, a CA that refuses, limits us or stops answering, and kill -9 during an
+ * order. The services are simulated; router, database and CA are not.
  */
 import assert from 'node:assert/strict'
 import { X509Certificate } from 'node:crypto'
@@ -49,7 +49,7 @@ interface Seen {
   serial: string
 }
 
-/** Over a chain that leads to the CA's root, or it fails. */
+/** With a chain up to the CA's root; fails otherwise. */
 const askTls = async (host: string, path = '/', agent?: Agent, ca = root): Promise<Seen> => {
   const place = { host: '127.0.0.1', port: tlsPort, servername: host, ca, path, headers: { host } }
   const out = request({ ...place, ...(agent === undefined ? { agent: false } : { agent }) })
@@ -85,7 +85,7 @@ before(async () => {
   gate = await startAcmeGate(pebble, caFile)
   slipway = await prepareSlipway({
     fake: true,
-    // The packages for certificates have to be whole in it.
+    // The packages for certificates have to be complete in it.
     server: await bundledServer(),
     env: {
       DATABASE_URL: database.connectionString,
@@ -130,7 +130,7 @@ const deployService = async (): Promise<Json> => {
   return made
 }
 
-test('a deployed service and the API answer over HTTPS with a valid chain, and HTTP leads there', {
+test('a deployed service and the API answer over HTTPS with a valid chain, and HTTP redirects there', {
   skip: withoutPebble,
 }, async () => {
   service = await deployService()
@@ -150,7 +150,7 @@ test('a deployed service and the API answer over HTTPS with a valid chain, and H
   assert.equal(taken.status, 400)
 })
 
-test('a domain of a user is checked, issued, and renewed while 16 clients ask, none of whom fails', {
+test('a custom domain is checked, gets a certificate, and is renewed while 16 clients send requests without a failure', {
   skip: withoutPebble,
 }, async () => {
   const host = 'www.shop.localhost'
@@ -184,7 +184,7 @@ test('a domain of a user is checked, issued, and renewed while 16 clients ask, n
   assert.deepEqual(failures, [])
 })
 
-test('a certificate of a user is served at once instead of the one that was ordered, which is back when it is removed', {
+test('an uploaded certificate is served at once instead of the ordered one, which returns when it is removed', {
   skip: withoutPebble,
 }, async () => {
   const host = 'www.shop.localhost'
@@ -243,7 +243,7 @@ test('a CA that limits us, refuses, answers nonsense or cannot verify leaves the
   await pebble.moveHost(host, '127.0.0.1')
 })
 
-test('an order whose last answer was lost is gone on with, and no second one is made', {
+test('an order whose last response was lost is resumed, and no second one is made', {
   skip: withoutPebble || onlyAtNight,
 }, async () => {
   const host = 'www.shop.localhost'
@@ -291,7 +291,7 @@ test('a control plane that is killed in the middle of an order gets the certific
   assert.ok(count <= 2, `${count} orders`)
 })
 
-test('a CA that asks over TLS-ALPN-01 issues too', { skip: withoutPebble || onlyAtNight }, async () => {
+test('a CA that validates over TLS-ALPN-01 issues too', { skip: withoutPebble || onlyAtNight }, async () => {
   const host = 'alpn.shop.localhost'
   await slipway.kill('SIGKILL')
   writeFileSync(join(slipway.dataDir, 'slipway.env'), 'SLIPWAY_ACME_CHALLENGE=tls-alpn-01\n')

@@ -1,7 +1,7 @@
 // Runs alone: it measures, or takes what the machine has.
 /**
- * Two engines, each a cluster: this machine's, and one of another machine that is reached over TLS and then over SSH. One
- * server deploys to both, one router leads to both, and the end of one does not affect the other.
+ * Two engines, each a cluster: this machine's, and one of another machine that is reached over TLS and then over SSH.
+ * One server deploys to both, one router leads to both, and the end of one does not affect the other.
  */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
@@ -174,7 +174,7 @@ interface Row {
 const there = (serviceId: string): Promise<Row[]> =>
   machine.engine.call('GET', '/containers/json', { query: labelled(`slipway.service=${serviceId}`) })
 
-/** What this installation and its builds have on the other engine. */
+/** The objects of this installation and its builds on the other engine. */
 const leftThere = async (): Promise<string[]> => {
   const { engine } = machine
   const containers = await engine.call<{ Names: string[] }[]>('GET', '/containers/json', { query: { all: true } })
@@ -271,7 +271,7 @@ describe('two engines', { skip: otherMachineIsMissing }, () => {
     for (const { id } of made) await until(() => isGone(id), { timeoutMs: 30_000, what: 'the end of a clone' })
   })
 
-  test('a new version is rolled out without a lost request, with the engine reached over SSH from then on', async (t) => {
+  test('a new version is rolled out without a lost request, with the engine connected over SSH from then on', async (t) => {
     if (machine.ssh === undefined) t.diagnostic(`left out: SSH (${sshIsMissing})`)
     else {
       const { url, privateKey, hostKey } = machine.ssh
@@ -325,7 +325,7 @@ describe('two engines', { skip: otherMachineIsMissing }, () => {
     assert.equal((await slipway.api('GET', '/readyz')).status, 200)
   })
 
-  test('when it is back its services run and are reached again', async () => {
+  test('when it is back its services run and serve again', async () => {
     await machine.startEngine()
     await until(async () => (await read('far')) === 'two, built', { timeoutMs: 30_000, what: 'the service to answer' })
     await until(async () => (await runningState(far.web)) === 'RUNNING', { timeoutMs: 15_000, what: 'RUNNING' })
@@ -333,7 +333,7 @@ describe('two engines', { skip: otherMachineIsMissing }, () => {
     assert.equal(await read('far'), 'three, built')
   })
 
-  test('what is deleted leaves nothing on either engine', async () => {
+  test('a deletion leaves nothing on either engine', async () => {
     const places = [here, far]
     for (const { environmentId } of places) await send('DELETE', `/environment/${environmentId}`)
     const isGone = async ({ environmentId }: Place) =>

@@ -1,5 +1,8 @@
 // Runs each night: docs/guides/develop.md says what every run has instead.
-/** Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers keep running. */
+/**
+ * Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers keep
+ * running.
+ */
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -35,7 +38,7 @@ const slowPage = (text: string, seconds: number) => ({
 const routerPid = async ({ dataDir }: Slipway): Promise<string> =>
   (await readFile(join(dataDir, 'router/router.pid'), 'utf8')).trim()
 
-describe('one of two control planes is away', () => {
+describe('one of two control planes is down', () => {
   before(async () => {
     await ensureBusybox()
     git = await startGitServer()
@@ -59,7 +62,7 @@ describe('one of two control planes is away', () => {
     return { place, id }
   }
 
-  test('the router of a killed server follows what the other deploys, without one failed request, and its own again', async (t) => {
+  test('the router of a killed server follows the other’s deployments without a failed request, and later its own again', async (t) => {
     const { place, id } = await deployFirst('web')
     const [dead, other] = both.planes
     const host = hostOf(place, 'web')
@@ -75,7 +78,7 @@ describe('one of two control planes is away', () => {
     const { failures, versions } = await stop()
     assert.deepEqual([failures, versions], [[], ['v1', 'v2', 'v3']])
     assert.equal(await routerPid(dead), router)
-    // Back again, it sets its own routes, and after an orderly stop its router follows once more.
+    // When it is back, it sets its own routes, and after a graceful stop its router follows again.
     await dead.start()
     await git.commit('web', page('v4'), 'v4')
     await deploy(dead, id)

@@ -1,4 +1,6 @@
-/** Two whole control planes on one PostgreSQL and one engine: both serve, each thing is done once, and one is enough. */
+/**
+ * Two whole control planes on one PostgreSQL and one engine: both serve, every action is done once, and one is enough.
+ */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { busyboxName, busyboxTag, ensureBusybox } from './support/docker/busybox-image.ts'
@@ -14,7 +16,7 @@ let first: Slipway
 let second: Slipway
 let registryId: string
 
-/** Says who it is, lives until its file is gone, and hears a request to end. */
+/** Returns its id, lives until its file is removed, and handles SIGTERM. */
 const program = (text: string, startSeconds = 0): string[] => [
   '-c',
   `trap 'exit 0' TERM; touch /alive; mkdir /w; echo ${text} > /w/index.html; sleep ${startSeconds}; echo ${text} serves
@@ -65,7 +67,7 @@ const running = async (id: string): Promise<string | undefined> =>
   (await containersOf(id)).find(({ State }) => State === 'running')?.Id
 
 describe('two control planes', () => {
-  // Before the database of this file goes.
+  // Before the database of this file is dropped.
   before(async () => {
     await ensureBusybox()
     both = await startPlanes()
@@ -118,7 +120,7 @@ describe('two control planes', () => {
       await until(async () => (await visit(each, 'both.example')).text === 'next', { what: 'the domain to serve' })
   })
 
-  test('an instance that is gone is replaced once, one that is not alive is restarted once, a job that is due runs once', async () => {
+  test('a lost instance is replaced once, a dead one is restarted once, a due job runs once', async () => {
     const place = await createPlace(second)
     const gone = await createContainer(first, place, 'gone')
     const sick = await createContainer(first, place, 'sick', { healthchecks: { liveness_probe: liveness } })
@@ -148,7 +150,7 @@ describe('two control planes', () => {
       async () => (await both.database.query<{ state: string }>(runsOf, [nightly.id]))[0]?.state === 'SUCCEEDED',
       { timeoutMs: 20_000, what: 'the run' },
     )
-    // Another replacement comes after whatever a second one would have done to the first.
+    // A later replacement shows that no second server acted on the first one.
     const again = await running(gone.id)
     assert.notEqual(again, before)
     await removeContainer(again!)
@@ -172,7 +174,7 @@ describe('two control planes', () => {
     assert.equal(await countOf(nightly.id, since, 'start'), 1)
   })
 
-  /** Asks for slow deployments, each in an environment of its own, until the holder works on one of them. */
+  /** Requests slow deployments, each in a separate environment, until the holder works on one of them. */
   const keepBusy = async (holder: Slipway): Promise<{ place: Place; container: Json }[]> => {
     const begun: { place: Place; container: Json }[] = []
     while (!(await both.workers()).includes(holder)) {
@@ -188,7 +190,7 @@ describe('two control planes', () => {
     return begun
   }
 
-  test('after a kill -9 of the one that works the other ends its deployments and looks after everything within 30 s', async () => {
+  test('after a kill -9 of the active one the other finishes its deployments and takes over everything within 30 s', async () => {
     const place = await createPlace(first)
     const gone = await createContainer(first, place, 'gone')
     await send(first, 'POST', `/container/${gone.id}/deploy`, {})
@@ -211,7 +213,7 @@ describe('two control planes', () => {
       assert.equal((await containersOf(container.id)).length, 1)
       assert.equal((await visit(other, hostOf(its, 'slow'))).text, 'slow')
     }
-    // A server that is back serves what was deployed meanwhile, and does not become the holder of what another one holds.
+    // A server that is back serves what was deployed meanwhile, and does not become the holder while another one is.
     await holder.start()
     for (const { place: its } of begun) assert.equal((await visit(holder, hostOf(its, 'slow'))).text, 'slow')
     assert.equal((await visit(holder, hostOf(place, 'gone'))).text, 'gone')

@@ -1,4 +1,6 @@
-/** Two whole control planes on one PostgreSQL: one admin token, and revoked means revoked, whichever server starts when. */
+/**
+ * Two whole control planes on one PostgreSQL: one admin token, and revoked means revoked, whichever server starts when.
+ */
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -54,7 +56,7 @@ after(async () => {
   rmSync(keys, { recursive: true, force: true })
 })
 
-test('two servers on one database share one admin token; revoked on one it opens nothing on either, restarted in whatever order', async () => {
+test('two servers on one database share one admin token; revoked on one it is invalid on both, in whatever order they restart', async () => {
   // Both for the first time, at once: one of them makes the token.
   await Promise.all([first.start(), second.start()])
   const [owner, other] = existsSync(fileOf(first)) ? [first, second] : [second, first]
@@ -66,7 +68,7 @@ test('two servers on one database share one admin token; revoked on one it opens
   for (const server of planes) assert.equal(await statusOn(server, token), 200)
   assert.deepEqual(await tokenRows(), [{ revoked: false }])
 
-  // What one server takes is taken by the other, also for what the token had made.
+  // A revocation at one server counts at the other, also for tokens that the token had made.
   const { id } = (await caller(other.url, token)('GET', '/organization')).body
   const made = (await caller(other.url, token)('POST', `/organization/${id}/apiToken`, { name: 'ci' })).body.token
   for (const server of planes) assert.equal(await statusOn(server, made), 200)
@@ -79,7 +81,7 @@ test('two servers on one database share one admin token; revoked on one it opens
   for (const text of [token, made]) assert.equal(await statusOn(other, text), 401)
   assert.deepEqual(await tokenRows(), [{ revoked: true }])
 
-  // Its maker makes another, says where it is and not what it is.
+  // Its maker makes a new one, and prints its location but not its text.
   await owner.start()
   await until(() => /new: the previous one was revoked/.test(owner.output()), { what: 'the owner to greet' })
   const renewed = readFileSync(fileOf(owner), 'utf8').trim()
@@ -105,7 +107,7 @@ test('two servers on one database share one admin token; revoked on one it opens
   assert.deepEqual([...new Set(tokensInSight(owner.output() + other.output()))], [token])
 })
 
-test('a server that is given a revoked SLIPWAY_ADMIN_TOKEN does not start, and says why', async () => {
+test('a server with a revoked SLIPWAY_ADMIN_TOKEN does not start, and says why', async () => {
   const owner = existsSync(fileOf(first)) ? first : second
   const revoked = tokensInSight(owner.output())[0]!
   const third = await plane({ SLIPWAY_ADMIN_TOKEN: revoked })

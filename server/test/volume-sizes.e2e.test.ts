@@ -25,7 +25,7 @@ const open = (host: string | undefined): DockerRuntime =>
   })
 
 interface Stored {
-  /** Takes so many MB of the volume for a file, and answers the exit code and what was said. */
+  /** Writes a file of so many MB to the volume, and returns the exit code and the output. */
   take(megabytes: number, more?: { sizeGb?: number }): Promise<[number, string]>
   size(): Promise<number | null | undefined>
   remove(): Promise<void>
@@ -55,7 +55,7 @@ const store = (runtime: DockerRuntime, sizeGb: number): Stored => {
 const volumesOf = async (engine: Engine): Promise<string[]> =>
   ((await engine.call<{ Volumes: { Name: string }[] | null }>('GET', '/volumes')).Volumes ?? []).map(({ Name }) => Name)
 
-test('the engine of this machine is asked whether it limits volumes, runs them either way, and keeps nothing of it', async () => {
+test('the engine of this machine is tested for volume limits, works either way, and keeps nothing of the test', async () => {
   await ensureBusybox()
   const runtime = open(process.env.DOCKER_HOST)
   const engine = createEngine(defaultConnection(process.env.DOCKER_HOST))
@@ -97,7 +97,7 @@ describe('an engine on a disk with quotas', { skip: typeof disk === 'string' ? d
     if (typeof disk !== 'string') await disk.close()
   })
 
-  test('limits a volume to its size, whatever it is asked to later', async () => {
+  test('limits a volume to its size, whatever is requested later', async () => {
     assert.equal((await runtime.capacity()).limitsVolumes, true)
     const stored = store(runtime, 1)
     const [code, said] = await stored.take(1100)
@@ -110,7 +110,7 @@ describe('an engine on a disk with quotas', { skip: typeof disk === 'string' ? d
     assert.deepEqual(await volumesOf(own.engine), [])
   })
 
-  test('leaves a volume as it is that was made without a limit', async () => {
+  test('does not change a volume that was made without a limit', async () => {
     const stored = store(runtime, 1)
     assert.equal((await stored.take(1))[0], 0)
     const [name] = await volumesOf(own.engine)

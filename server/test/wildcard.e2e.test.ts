@@ -1,7 +1,7 @@
 // Runs each night: docs/guides/develop.md says what every run has instead.
 /**
  * One certificate for all names below the operator's domain: a whole control plane, a real ACME server, and a real name
- * server whose zone a key may change. It is killed while it waits, and its key is taken away.
+ * server whose zone a key may change. It is killed while it waits, and its key is revoked.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -72,7 +72,7 @@ after(async () => {
 const rowOf = async (): Promise<Json> =>
   (await database.query<Json>('select * from certificate where host = $1', [`*.${domain}`]))[0]
 
-/** The names of the certificate that a host is served with, over a chain that leads to the CA's root. */
+/** The names in the certificate of a host, with a chain up to the CA's root. */
 const namesOf = async (host: string): Promise<{ names: string; serial: string }> => {
   const socket: TLSSocket = connect({ host: '127.0.0.1', port: tlsPort, servername: host, ca: await pebble.root() })
   await once(socket, 'secureConnect')
@@ -90,7 +90,7 @@ const renew = async (): Promise<void> => {
 
 const swept = () => until(async () => (await bind.texts(record)).length === 0, { what: 'no record', ...patience })
 
-test('all names of a level have one certificate, ordered once, and no record is left', { skip }, async () => {
+test('all names of a level have one certificate, ordered once, and leave no record', { skip }, async () => {
   const api = await served(`api.${domain}`)
   const any = await served(`some-service.${domain}`)
   assert.deepEqual([api, api.names], [any, `DNS:*.${domain}`])
@@ -116,7 +116,7 @@ test('a control plane that is killed with its record set renews after its next s
   await swept()
 })
 
-test('a name server that refuses our key leaves the old certificate serving, and the reason is written down', {
+test('a name server that refuses our key leaves the old certificate serving, and the reason is recorded', {
   skip,
 }, async () => {
   const before = await served(`api.${domain}`)

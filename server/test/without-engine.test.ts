@@ -1,4 +1,7 @@
-/** A server without a Docker engine of its own: it serves everything, looks for no engine, and says what it lacks. */
+/**
+ * A server without a Docker engine of its own: it serves everything, does not look for an engine, and says what is
+ * missing.
+ */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { testDatabase } from './support/database.ts'
@@ -47,7 +50,7 @@ test('the default cluster is not deployed and says why, and has no holder', asyn
   assert.doesNotMatch(await metrics(), /cluster="local"/)
 })
 
-test('a deployment there is refused with the reason, and what was never deployed can be deleted', async () => {
+test('a deployment there is refused with the reason, and a service that was never deployed can be deleted', async () => {
   const { id } = await must('GET', '/organization')
   const project = await must('POST', `/organization/${id}/project`, { name: 'shop' })
   const environment = await must('POST', `/project/${project.id}/environment`, { name: 'production' })
@@ -65,7 +68,7 @@ test('a deployment there is refused with the reason, and what was never deployed
   await until(gone, { what: 'the environment to be deleted' })
 })
 
-test('it ends when it is asked to, and starts again', async () => {
+test('it stops on request, and starts again', async () => {
   await slipway.kill('SIGTERM')
   await slipway.start()
   assert.match((await must('GET', `${(await defaultCluster()).path}/status`)).error_message, sentence)

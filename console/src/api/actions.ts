@@ -1,4 +1,4 @@
-/** What can be done to services and environments. Each can be planned first: then nothing happens. */
+/** The actions on services and environments. Each can be planned first: then nothing happens. */
 import { answerOf, client, Problem, type Schemas } from './client.ts'
 import type { Kind } from './queries.ts'
 
@@ -28,7 +28,7 @@ const bodyOf = ({ verb, target, to }: Action): object | undefined => {
 const withInstances: readonly Kind[] = ['application', 'container', 'database']
 const ofThisServer: readonly Kind[] = [...withInstances, 'job', 'helm', 'terraform']
 
-/** What can be done to several services at once, and to which kinds. */
+/** The actions on several services at once, and the kinds that they apply to. */
 export const verbsOfSeveral: Partial<Record<Verb, readonly Kind[]>> = {
   deploy: ofThisServer,
   'restart-service': withInstances,
@@ -45,7 +45,7 @@ const bodyOfSeveral = (verb: Verb, members: readonly Member[]): object => {
   return Object.fromEntries(kinds.map((kind) => [`${kind}s`, of(kind).map(one(kind))]))
 }
 
-/** Only the words of the path differ between kinds and verbs: the types are those of one of them. */
+/** Kinds and verbs differ only in the path, so the types of one of them are used for all. */
 const send = (action: Action, dryRun: boolean) => {
   const { verb, target } = action
   if (target.several !== undefined) {
@@ -77,5 +77,5 @@ export const cancel = async (environmentId: string): Promise<void> => {
   )
 }
 
-/** Whether a problem says that there is nothing to go back to. */
+/** True if the problem is that there is no version to roll back to. */
 export const isNothingToDo = (error: unknown): boolean => error instanceof Problem && error.status === 409

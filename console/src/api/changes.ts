@@ -1,9 +1,9 @@
 /**
- * Which queries a change concerns. A key is a name and the ids of what is read; a change has the ids of what it is about
- * and of where that is.
+ * Finds the queries that a change concerns. A key is a name and the ids of the data it reads; a change has the ids of
+ * the changed record and of its parents.
  */
 export interface Change {
-  /** In the words of the audit log. */
+  /** Terms of the audit log. */
   kind: string
   part: string | null
   verb: string
@@ -12,19 +12,19 @@ export interface Change {
   environment_id: string | null
 }
 
-/** What no change of the organization concerns. */
+/** Queries that no change of the organization concerns. */
 const apart = new Set<unknown>(['credentials', 'plan', 'ways to sign in'])
-/** What a change of a state may change, besides the state. */
+/** Queries that a change of a state may affect, besides the state itself. */
 const ofStates = new Set<unknown>(['live', 'history', 'services', 'links', 'releases'])
 const rights = new Set(['API_TOKEN', 'CUSTOM_ROLE', 'MEMBER_ROLE'])
 
-/** A query, by its key and what it has read. */
+/** A query, by its key and its data. */
 interface Asked {
   queryKey: readonly unknown[]
   state: { data: unknown }
 }
 
-/** Whether no change of an organization concerns it. */
+/** True if no change of an organization concerns it. */
 export const isApart = ({ queryKey: [name] }: Pick<Asked, 'queryKey'>): boolean => apart.has(name)
 
 const ofState = ({ environment_id: environmentId, project_id: projectId }: Change, organizationId: string) => {
@@ -40,7 +40,7 @@ const ofState = ({ environment_id: environmentId, project_id: projectId }: Chang
 const ofWrite = (change: Change, organizationId: string) => {
   const { kind, part, id, environment_id: environmentId, project_id: projectId } = change
   const ids = new Set<unknown>([id, environmentId, projectId].filter((each) => each !== null))
-  // Its lists are the organization's.
+  // Its lists belong to the organization.
   if (environmentId === null || kind === 'ENVIRONMENT') ids.add(organizationId)
   const isVariable = part === 'VARIABLE' || part === 'SECRET'
   return ({ queryKey: [name, ...rest] }: Asked): boolean => {
@@ -48,7 +48,7 @@ const ofWrite = (change: Change, organizationId: string) => {
     if (name === 'session') return kind === 'MEMBERS_AND_ROLES' || rights.has(part ?? '')
     if (name === 'organizations') return kind === 'ORGANIZATION' && part === null
     if (name === 'audit') return rest.includes(organizationId)
-    // Those of a project or an environment count further down too.
+    // Changes of a project or an environment also concern everything below it.
     if (isVariable && name === 'variables') return true
     return rest.some((each) => ids.has(each))
   }

@@ -1,6 +1,6 @@
 /**
- * Requests to the API, with types made from openapi.json. Each carries the page's key; the cookie goes with it by itself.
- * What is not a success is thrown as a `Problem`, in the words of the API.
+ * Requests to the API, with types made from openapi.json. Each has the page's key; the browser adds the cookie.
+ * Every failure is thrown as a `Problem`, with the message of the API.
  */
 import createClient from 'openapi-fetch'
 import type { components, paths } from './schema.d.ts'
@@ -26,15 +26,15 @@ export class Problem extends Error {
     this.status = status
     this.code = body.code ?? 'unknown'
     this.requestId = body.request_id ?? null
-    // A name that is taken is said of no field by the API, and always is of this one.
+    // The API names no field for a name that is taken; it is always this one.
     this.details = body.details ?? (this.code === 'name_taken' ? [{ field: '/name', message: this.message }] : [])
   }
 }
 
-/** The status of an error of the page itself; 0 is that of a server that cannot be reached. */
+/** Status of an error of the page itself; 0 means that the server cannot be reached. */
 const failed = -1
 
-/** Any error as one that can be shown. */
+/** Turns any error into one that can be shown. */
 export const toProblem = (error: unknown): Problem => {
   if (error instanceof Problem) return error
   // A part of the page could not be fetched.
@@ -60,7 +60,7 @@ interface Answered<T> {
   response: Response
 }
 
-/** The answer of a request; throws its problem. A session that has ended leads to the sign-in page. */
+/** The response of a request; throws its problem. After the end of the session the sign-in page is shown. */
 export const answerOf = async <T>(asked: Promise<Answered<T>>): Promise<T> => {
   const { data, error, response } = await asked
   if (response.ok) return data as T

@@ -1,4 +1,4 @@
-/** Lines of a deployment, from its log: as they are written, or of one that is over. */
+/** Lines of a deployment's log: live, or of a finished deployment. */
 
 import { answerOf, client } from './client.ts'
 import type { Line } from './log-line.ts'
@@ -23,19 +23,19 @@ const toLine = ({ type, timestamp, details, message }: WireLine): DeploymentLine
 })
 
 interface Reader {
-  /** All lines come again. */
+  /** All lines are sent again. */
   onOpen(): void
   onLines(lines: DeploymentLine[]): void
 }
 
-/** Null follows none. */
+/** Null: follows nothing. */
 export const useDeploymentLines = (environmentId: string, executionId: string | null, reader: Reader): void =>
   useStream<WireLine[]>(
     executionId === null ? null : `/deployment/logs?environment=${environmentId}&version=${executionId}`,
     { onOpen: () => reader.onOpen(), onMessage: (frame) => reader.onLines(frame.map(toLine)) },
   )
 
-/** The newest that the API answers at once, oldest first. */
+/** The newest lines that the API returns at once, oldest first. */
 export const readDeploymentLines = async (environmentId: string, executionId: string): Promise<DeploymentLine[]> => {
   const params = { path: { environmentId }, query: { version: executionId } }
   return (await answerOf(client.GET('/environment/{environmentId}/logs', { params }))).map(toLine)

@@ -1,4 +1,4 @@
-/** Whatever changes in the organization that is open, by whomever, is read again: one stream a page, no polling. */
+/** Reads again what changes in the open organization, by any client: one stream per page, no polling. */
 import { useQueryClient } from '@tanstack/react-query'
 import { useMemo } from 'react'
 import { type Change, concerns, isApart } from './changes.ts'
@@ -6,7 +6,7 @@ import { createRefresher } from './refresh.ts'
 import { useStream } from './stream.ts'
 
 interface Frame {
-  /** What was read before may be old. */
+  /** Data that was read before may be stale. */
   refetch: boolean
   changes: Change[]
 }

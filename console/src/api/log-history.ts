@@ -1,4 +1,4 @@
-/** Past lines of a service, from where they are kept: the containers that there are, or the output of a job. */
+/** Past lines of a service: from its existing containers, or from the stored output of a job. */
 
 import { answerOf, client } from './client.ts'
 import type { Line } from './log-line.ts'
@@ -11,7 +11,7 @@ interface Wanted {
   toMs: number
 }
 
-/** The most that the API answers at once: the newest of the time. */
+/** The most lines that the API returns at once: the newest within the time. */
 export const mostPastLines = 5000
 
 interface Stream {
@@ -19,7 +19,10 @@ interface Stream {
   values: [nanoseconds: string, text: string][]
 }
 
-/** Names lines by their time, their instance and how many came at that time: the same name after each read. */
+/**
+ * Names lines by their time, their instance and their number at that time, so that they have the same name after each
+ * read.
+ */
 export const createLineNames = () => {
   const last = new Map<string, { at: number; count: number }>()
   return (at: number, from: string): string => {

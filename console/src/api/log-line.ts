@@ -7,8 +7,8 @@ export interface Line {
   isError: boolean
   /** Which instance or service wrote it. */
   from: string
-  /** The service that it is about, where that is not who wrote it. */
+  /** The service that it is about, if that differs from its writer. */
   about?: string
-  /** The number of the deployment that it is of, where that stands among other lines. */
+  /** The number of its deployment, if it is shown among other lines. */
   deployment?: number
 }

@@ -1,6 +1,6 @@
 /**
- * What pages read, by name: a list and the page of one of its members share what is cached. A key is a name
- * and the ids of what is read: by them the stream of the organization finds what is to be read again (`live.ts`). Nothing
+ * The queries of all pages: a list and the page of one of its members share the cache. A key is a name and the ids of
+ * the data it reads, by which the stream of the organization finds the queries to read again (`live.ts`). Nothing
  * polls.
  */
 import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
@@ -52,7 +52,7 @@ export const databaseWord = (type: unknown): string => databaseWords[String(type
 
 /** The version of a service: its commit, or its image. */
 const versionOf = (raw: Record<string, unknown>): string | null => {
-  // A job is an image or a repository like others, only further in.
+  // A job has an image or a repository like others, only deeper in its record.
   const { image, docker } = (raw.source ?? {}) as Record<string, Record<string, unknown> | null | undefined>
   const inner = image ?? docker
   if (inner) return versionOf(inner)
@@ -133,7 +133,7 @@ export const environmentsOf = (projectId: string) =>
         .results,
   })
 
-/** Begins to read what the overview shows, while the code of the page itself is on its way. */
+/** Starts to read the data of the overview while the code of the page is still loading. */
 export const beginOverview = (organizationId: string): void => {
   void queryClient.prefetchQuery(session())
   void queryClient.prefetchQuery(organizations())
@@ -141,7 +141,7 @@ export const beginOverview = (organizationId: string): void => {
     (found) => {
       for (const { id } of found) void queryClient.prefetchQuery(environmentsOf(id))
     },
-    // The page asks again, and says why it failed.
+    // The page reads it again, and shows why it failed.
     () => undefined,
   )
 }
@@ -213,7 +213,7 @@ export const history = (environmentId: string, pageSize = 30) =>
       ).results,
   })
 
-/** What is shown of a log besides a failure: the rest is one click away. */
+/** The lines of a log that are shown beside a failure: the rest is one click away. */
 const mostLastLines = 8
 
 /**
@@ -247,7 +247,7 @@ export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
     },
   })
 
-/** Those whose releases can be gone back to. */
+/** Kinds that can be rolled back. */
 export const hasReleases = (kind: Kind): boolean => ['application', 'container', 'database', 'job'].includes(kind)
 
 export const releases = (kind: Kind, id: string, environmentId: string) =>
@@ -295,7 +295,7 @@ export const stagesOf = (live: LiveStatuses): LiveStage[] =>
 export const statusesIn = (live: LiveStatuses): Map<string, ServiceStatus> =>
   new Map(live.stages.flatMap((stage) => listsOf(stage).map((status) => [status.id, status])))
 
-/** Of all services of an environment, by stage, in one request. */
+/** All services of an environment, by stage, in one request. */
 export const live = (environmentId: string) =>
   queryOptions({
     queryKey: ['live', environmentId],
@@ -308,7 +308,7 @@ export const live = (environmentId: string) =>
 export const useLiveEnvironment = (environmentId: string | null): LiveStatuses | undefined =>
   useQuery({ ...live(environmentId ?? ''), enabled: environmentId !== null }).data
 
-/** What is deploying now, anywhere in the organization. */
+/** Current deployments, anywhere in the organization. */
 export const activeDeployments = (organizationId: string) =>
   queryOptions({
     queryKey: ['active deployments', organizationId],

@@ -1,6 +1,6 @@
 /**
  * Reads queries again whose answers may have changed. Promises that a change during a read is followed by another read,
- * that a query is never read twice at once, and that one that takes long is read less often.
+ * that a query never runs twice at the same time, and that slow queries are read less often.
  */
 import type { Query, QueryClient } from '@tanstack/react-query'
 
@@ -8,21 +8,21 @@ const shortestPauseMs = 200
 const longestPauseMs = 5000
 
 interface Refresher {
-  /** What is on the screen is read at once; anything else when it is shown again. */
+  /** Visible queries are read at once, others when they are shown again. */
   refresh(concerns: (query: Query) => boolean): void
 }
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 export const createRefresher = (queries: QueryClient): Refresher => {
-  /** Queries that are being read, and whether again. */
+  /** Queries that are being read, and whether they must be read again. */
   const again = new Map<string, boolean>()
   const read = async ({ queryHash, queryKey, state }: Query): Promise<void> => {
     if (again.has(queryHash)) {
       again.set(queryHash, true)
       return
     }
-    // What is being read already may have been read before the change.
+    // A read that is under way may have started before the change.
     again.set(queryHash, state.fetchStatus === 'fetching')
     for (let isDone = false; !isDone; ) {
       const begunMs = performance.now()

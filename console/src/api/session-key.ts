@@ -24,7 +24,7 @@ export const forgetKey = (): void => {
   tell()
 }
 
-/** Hears of signing in and out, in other tabs too. */
+/** Reports signing in and out, in other tabs too. */
 export const onKey = (listener: Listener): (() => void) => {
   const onStorage = (event: StorageEvent): void => {
     if (event.key === name) listener()

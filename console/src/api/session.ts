@@ -1,4 +1,4 @@
-/** Who is signed in, and what they may do. */
+/** The signed-in user, and their rights. */
 import { Problem } from './client.ts'
 import { forgetKey, keepKey, keyHeader, readKey } from './session-key.ts'
 
@@ -58,7 +58,7 @@ export const readSession = async (): Promise<Session> => (await (await ask('GET'
 
 export type Right = 'deploy' | 'write' | 'delete' | 'administer' | 'members'
 
-/** Where something is; a custom role has rights in some places only. */
+/** The place of a record; a custom role has rights in some places only. */
 interface Where {
   organizationId: string
   projectId?: string | undefined
@@ -79,7 +79,7 @@ const reaches = (grants: Grants, right: Right, { projectId, mode }: Where): bool
   return level >= (right === 'deploy' ? 2 : 3)
 }
 
-/** What the API would allow: a button that would fail is not shown. */
+/** True if the API would allow it: a button that would fail is not shown. */
 export const may = (session: Session, right: Right, where: Where): boolean => {
   const found = membershipIn(session, where.organizationId)
   if (found === undefined) return false

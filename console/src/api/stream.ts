@@ -1,6 +1,6 @@
 /**
- * Live data: one websocket, which connects again by itself, with longer and longer pauses that differ from page to page.
- * What is missed meanwhile is for the reader to fetch when `onOpen` says that the stream is back.
+ * Live data: one websocket, which connects again by itself, with longer and longer pauses that differ from page to
+ * page. The caller fetches what it missed when `onOpen` reports that the stream is back.
  */
 import { useEffect, useRef, useSyncExternalStore } from 'react'
 import { readSession } from './session.ts'
@@ -9,7 +9,7 @@ import { readKey } from './session-key.ts'
 const firstPauseMs = 300
 const longestPauseMs = 8000
 
-/** Streams that should be open and are not: the banner says so. */
+/** Streams that should be open but are not: the banner says so. */
 const broken = new Set<object>()
 const watchers = new Set<() => void>()
 const note = (stream: object, isBroken: boolean): void => {
@@ -56,16 +56,16 @@ const follow = <T>(path: string, reader: () => Reader<T>): (() => void) => {
     }
     socket.onmessage = ({ data }) => reader().onMessage(JSON.parse(String(data)) as T)
     socket.onclose = ({ code, reason }) => {
-      // Ended because there is no more, or nothing to follow: nothing is lost.
+      // Ended because there are no more data, or nothing to follow: nothing is lost.
       if (over || code === 1000 || reason.startsWith('NotFound')) return
       if (opened > 0 || pauseMs > firstPauseMs * 4) note(self, true)
-      // A session that has ended is found out by a request: a socket that is refused says nothing.
+      // A request finds out whether the session has ended: a refused socket gives no reason.
       if (pauseMs > firstPauseMs || code === 1008) void readSession().catch(() => undefined)
       timer = setTimeout(connect, pauseMs * (0.5 + Math.random()))
       pauseMs = Math.min(longestPauseMs, pauseMs * 2)
     }
   }
-  // The network is back, or the window is looked at: no reason to wait any longer.
+  // The network is back, or the window is visible again: no reason to wait any longer.
   const hurry = (): void => {
     if (timer !== undefined && document.visibilityState === 'visible') connect()
   }

@@ -1,4 +1,4 @@
-/** One deployment: its stages with what they took, why it failed, and its log as it is written. */
+/** One deployment: its stages with their durations, why it failed, and its live log. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'

@@ -1,4 +1,6 @@
-/** The deployment rules of a project: what a new environment is given for its name, in the order they are tried. */
+/**
+ * The deployment rules of a project: the settings that a new environment gets, chosen by name, in the order of the rules.
+ */
 import { ActionIcon, Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'

@@ -1,7 +1,7 @@
 /**
- * How a template becomes services, by the public API alone: its services are created, then their variables are set.
- * Knows neither the page nor the browser. If a request is refused, what was made before is deleted again, and the
- * refusal is thrown; if the page is closed in between, what was made is there, and was never deployed.
+ * Makes the services of a template through the public API: creates its services, then sets their variables. Does not
+ * depend on the page or the browser. If a request is refused, the services made so far are deleted again, and the
+ * refusal is thrown; if the page is closed in between, the services made so far remain, and were never deployed.
  */
 
 interface TemplateDatabase {
@@ -24,7 +24,7 @@ interface TemplateContainer {
   entrypoint?: string
   arguments?: string[]
   /**
-   * `{{secret.name}}` is one that is generated, `{{key.url}}` the public address of a service of the template, and
+   * `{{secret.name}}` is a generated secret, `{{key.url}}` the public address of a service of the template, and
    * `{{key.WORD}}` a built-in variable of one: `{{db.PASSWORD}}`.
    */
   variables?: Record<string, string>
@@ -32,10 +32,10 @@ interface TemplateContainer {
 
 export type TemplateService = TemplateDatabase | TemplateContainer
 
-/** A file of this folder. The service `app` gets the name that was chosen, the others one that begins with it. */
+/** A file of this folder. The service `app` gets the chosen name, the names of the others begin with it. */
 export interface Template {
   name: string
-  /** What it is, in one sentence. */
+  /** Its description, in one sentence. */
   about: string
   category: string
   website: string
@@ -80,7 +80,7 @@ const randomText = (length: number): string => {
 
 const nameOf = (key: string, { name }: Choice): string => (key === 'app' ? name : `${name}-${key}`)
 
-/** What a service is created with. */
+/** The body that creates a service. */
 export const bodyOf = (key: string, service: TemplateService, choice: Choice): Record<string, unknown> => {
   const name = nameOf(key, choice)
   if (isDatabase(service)) {
@@ -109,7 +109,7 @@ export const bodyOf = (key: string, service: TemplateService, choice: Choice): R
 
 const holes = /\{\{(\w+)\.(\w+)\}\}/g
 
-/** Whether a value has something that must not be read again. */
+/** True if a value contains a secret. */
 const isSecret = (value: string): boolean =>
   [...value.matchAll(holes)].some(([, from, word]) => from === 'secret' || /^(PASSWORD|DATABASE_URL)/.test(word!))
 
@@ -120,7 +120,7 @@ interface Variable {
   is_secret: boolean
 }
 
-/** How a hole of a value is filled: by the name before its point and the word behind it. */
+/** Fills a placeholder of a value, by the name before its dot and the word behind it. */
 type Fill = (from: string, word: string) => string
 
 export const variablesOf = (service: TemplateService, fill: Fill): Variable[] =>
@@ -131,11 +131,11 @@ export const variablesOf = (service: TemplateService, fill: Fill): Variable[] =>
     is_secret: isSecret(value),
   }))
 
-/** A built-in variable of a service, as values refer to it; `part` are the first eight digits of its id. */
+/** The reference to a built-in variable of a service; `part` is the first eight digits of its id. */
 export const builtIn = (service: TemplateService, part: string, word: string): string =>
   `{{SLIPWAY_${isDatabase(service) ? service.database : 'CONTAINER'}_Z${part}_${word}}}`
 
-/** The services whose public addresses are in values. */
+/** The services whose public addresses are used in values. */
 const withUrls = ({ services }: Template): string[] => {
   const text = JSON.stringify(services)
   return Object.keys(services).filter((key) => text.includes(`{{${key}.url}}`))
@@ -172,7 +172,7 @@ export const makeTemplate = async (template: Template, choice: Choice, call: Cal
       await call('POST', `/container/${made[key]!.id}/environmentVariable/import`, { overwrite: true, vars })
     }
   } catch (error) {
-    // They were never deployed. What cannot be deleted now can be deleted by hand.
+    // They were never deployed. Services that cannot be deleted now can be deleted by hand.
     for (const { kind, id } of Object.values(made).reverse())
       await call('DELETE', `/${kind}/${id}`).catch(() => undefined)
     throw error

@@ -1,4 +1,4 @@
-/** The buttons of what can be done to a service or an environment, for those who may. */
+/** The buttons of the actions on a service or an environment that the caller may use. */
 import { ActionIcon, Button, Menu } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -12,7 +12,7 @@ interface Props {
   target: Action['target']
   /** Something of it is deploying. */
   isBusy: boolean
-  /** The configuration differs from what runs: deploying is the next thing to do. */
+  /** The configuration differs from the deployed one: deploying is the next step. */
   isStale: boolean
   onDeleted?(): void
 }

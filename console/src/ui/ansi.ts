@@ -1,6 +1,6 @@
 /**
- * The colours of a line, as spans of classes. Everything that is not a colour is taken out: escape sequences can move
- * the cursor or set titles, and a page has neither. What is left is shown as text.
+ * The colors of a line, as spans of classes. All other escape sequences are removed: they can move the cursor or set
+ * titles, and a page has neither. The rest is shown as text.
  */
 interface Span {
   text: string
@@ -29,7 +29,7 @@ const apply = (held: Set<string>, codes: string): void => {
 
 /** Longer lines are cut: a browser lays out a megabyte on one line for seconds. */
 const longest = 10_000
-/** What comes after so many changes of colour has the last one: each is an element of the page. */
+/** After so many changes of color the last one is kept: each is an element of the page. */
 const mostSpans = 200
 
 export const spansOf = (line: string): Span[] => {

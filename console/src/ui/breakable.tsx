@@ -1,4 +1,4 @@
-/** A host, an address or a path: where it does not fit, it breaks after a sign, not within a word. */
+/** A host, an address or a path: if it is too long, it breaks after a sign, not within a word. */
 import { Fragment } from 'react'
 
 export const Breakable = ({ text }: { text: string }) =>

@@ -1,8 +1,10 @@
-/** The box by which a row is chosen: the browser's own. A table makes dozens of them again with each key that filters it. */
+/**
+ * The checkbox of a row: the browser's own, because a table makes dozens of them again with each key that filters it.
+ */
 interface Props {
   label: string
   isChecked: boolean
-  /** Of those that it stands for, some are chosen. */
+  /** Some of its rows are selected. */
   isPartly?: boolean
   isDisabled?: boolean
   onChange(isChecked: boolean): void

@@ -1,4 +1,4 @@
-/** Where the page is, from the organization down, and what stands beside each place. */
+/** The path to the page, from the organization down, with the siblings of each part. */
 import { Menu } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -33,7 +33,7 @@ interface CrumbProps {
   to: string
   name: string | undefined
   what: string
-  /** Shown, and asked for, when the menu is opened. */
+  /** Read and shown when the menu is opened. */
   children: ReactNode
 }
 

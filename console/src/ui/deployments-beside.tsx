@@ -1,4 +1,4 @@
-/** Reads the deployments of a service in the time that its log shows, and places their lines among its own. */
+/** Reads the deployments of a service within the time of its log, and merges their lines into it. */
 import { useQuery } from '@tanstack/react-query'
 import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
 import { type DeploymentLine, readDeploymentLines, useDeploymentLines } from '../api/deployment-log.ts'
@@ -11,15 +11,15 @@ import { isBusy } from './state.tsx'
 import { tellProblem } from './toasts.tsx'
 
 const mostDeployments = 5
-/** Of each: the newest. */
+/** The newest of each. */
 const mostLines = 2000
 
 type Put = (executionId: string, lines: readonly Line[] | null) => void
 
-/** What programs of these kinds print in a deployment is in its log and, as it is, in that of the service. */
+/** The output of programs of these kinds during a deployment is in its log, and also in that of the service. */
 const printsInDeployments: ReadonlySet<read.Kind> = new Set(['job', 'terraform'])
 
-/** The name of a line is the same after each read, and no instance has such a one. */
+/** The name of a line is the same after each read, and differs from that of every instance. */
 const createNaming = ({ id, kind, environmentId }: read.Service, executionId: string) => {
   const number = read.numberOf(executionId)
   const nameOf = createLineNames()
@@ -46,7 +46,7 @@ interface FollowedProps {
 
 const Followed = ({ service, executionId, isOver, put }: FollowedProps) => {
   const { environmentId } = service
-  // One that ends meanwhile is followed still: its last lines are on their way.
+  // One that ends meanwhile is still followed: its last lines are still arriving.
   const [isLive] = useState(!isOver)
   const latest = useRef(service)
   const made = useRef<{ nameAll: ReturnType<typeof createNaming>; lines: Line[] } | null>(null)

@@ -1,4 +1,4 @@
-/** Dialogs that make, change or remove something, and what is shown once. */
+/** Dialogs that make, change or remove something, and texts that are shown once. */
 import { Button, Modal, TextInput } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
@@ -105,7 +105,7 @@ export const NewButton = ({ children, onClick }: { children: string; onClick(): 
   </div>
 )
 
-/** Shown once: the server keeps none of it. */
+/** Shown once: the server does not store it. */
 export const Once = ({ label, value }: { label: string; value: string }) => (
   <div className="note warn stack tight" role="status">
     <strong>{label}: copy it now, it is not shown again.</strong>
@@ -135,7 +135,7 @@ interface TypedProps {
   onType(text: string): void
 }
 
-/** Asks for the name of what is lost. */
+/** Asks for the name of the record that will be lost. */
 export const TypedName = ({ name, typed, onType }: TypedProps) => (
   <TextInput
     data-autofocus
@@ -151,7 +151,7 @@ interface RemoveProps {
   what: string
   consequence: ReactNode
   changed: readonly string[]
-  /** The name must be typed: what goes cannot be made again as it was. */
+  /** The name must be typed: what is deleted cannot be restored. */
   asksName?: boolean
   act(): Promise<unknown>
 }

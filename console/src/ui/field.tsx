@@ -1,4 +1,4 @@
-/** One field of a form, as its schema says; what is inside an object or a list has fields of its own. */
+/** One field of a form, made from its schema; members of an object or a list have their own fields. */
 import { ActionIcon, Button, NumberInput, Select, Switch, Textarea, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
@@ -31,20 +31,20 @@ const effectWords = {
   refused: 'Refused here',
 }
 
-/** What a value of the field does. */
+/** The effect of a value of the field. */
 export const EffectChip = ({ schema }: { schema: Schema }) => {
   const effect = effectOf(schema)
   return <span className={`chip ${effect === 'acts' ? 'good' : 'warn'}`}>{effectWords[effect]}</span>
 }
 
-/** A sentence of the API, whose names of fields stand between backticks. */
+/** A sentence of the API, with names of fields in backticks. */
 export const Sentence = ({ text }: { text: string }) =>
   text
     .split('`')
     // biome-ignore lint/suspicious/noArrayIndexKey: parts of a text have no name but their place
     .map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))
 
-/** The sentence of the effect is what the chip says already. */
+/** The chip already shows the sentence about the effect. */
 const hintOf = ({ description }: Schema): ReactNode => {
   const text = description?.replace(
     /^(Stored and returned|Accepted, but not stored); has no effect on this server\. ?/,
@@ -62,7 +62,7 @@ const labelOf = (name: string, schema: Schema): ReactNode =>
     </>
   )
 
-/** What an object begins with: the defaults of its fields. */
+/** The initial value of an object: the defaults of its fields. */
 const beginningOf = (schema: Schema): Value =>
   Object.fromEntries(
     Object.entries(schema.properties ?? {}).flatMap(([name, one]) =>
@@ -267,7 +267,7 @@ const commonOf = ({ name, pointer, schema, problems, isReadOnly, isRequired = fa
   required: isRequired,
 })
 
-/** What a field refers to by its id, and where that is listed. */
+/** The records that a field refers to by id, and where they are listed. */
 const references: Record<string, string> = { registry_id: 'containerRegistry', git_token_id: 'gitToken' }
 
 const Reference = (props: FieldProps) => {

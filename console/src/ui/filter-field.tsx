@@ -1,6 +1,6 @@
 /**
- * A field to filter or search by. What is typed is there at once; the list, or the address that has it, follows when the
- * typing rests for a moment, not with each letter.
+ * A field to filter or search by. The typed text is shown at once; the list, or the address, follows after a short
+ * pause in the typing, not with each letter.
  */
 import { TextInput, type TextInputProps } from '@mantine/core'
 import { useEffect, useRef, useState } from 'react'
@@ -25,7 +25,7 @@ export const FilterField = ({ label, value, onChange, placeholder = 'Filter', si
       told.current = told.current.slice(at)
       return
     }
-    // It comes from elsewhere: a link, or the way back.
+    // The value was changed elsewhere: by a link, or the back button.
     clearTimeout(timer.current)
     told.current = [value]
     setText(value)

@@ -1,6 +1,6 @@
 /**
- * Forms made from the schemas of the API, which also says at which field something is wrong. Only what was changed is
- * sent: another person's change of another field stays.
+ * Forms made from the schemas of the API, which also says which field is wrong. Only changed fields are sent, so
+ * another person's change of another field is kept.
  */
 import { Button } from '@mantine/core'
 import { useBlocker } from '@tanstack/react-router'
@@ -18,7 +18,7 @@ const isSame = (left: unknown, right: unknown): boolean =>
 interface FormProps {
   schema: Schema
   value: Value
-  /** Fields that stand first, in this order; the others follow behind a fold. */
+  /** Fields that are shown first, in this order; the others are folded away. */
   first: readonly string[]
   hidden?: readonly string[]
   isReadOnly: boolean

@@ -62,7 +62,7 @@ interface Hours {
   timezone: string
 }
 
-/** A moment of a rule as the time of a day. */
+/** A time of a rule as the time of day. */
 const timeOf = (moment: string): string => /T(\d\d:\d\d)/.exec(moment)?.[1] ?? moment
 
 /** A rule as its form shows it. */
@@ -74,7 +74,7 @@ export const asShown = <T extends Hours>(rule: T): T => ({
 
 const times = ['start_time', 'stop_time']
 
-/** What a form has, as a rule has it. */
+/** The values of a form in the format of a rule. */
 export const asSent = (body: Record<string, unknown>): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(body).map(([name, value]) => [

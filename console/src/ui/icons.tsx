@@ -1,4 +1,4 @@
-/** The icons, as lines in the colour of the text. They say nothing by themselves: words stand beside them. */
+/** The icons, as lines in the color of the text. They are never used alone: there is always text beside them. */
 const paths = {
   search: 'M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14ZM20 20l-4-4',
   chevrons: 'M8 10l4-4 4 4M8 14l4 4 4-4',

@@ -1,4 +1,4 @@
-/** Lines that are all there, as a log. */
+/** A complete list of lines, shown as a log. */
 import { type ReactNode, useEffect, useState } from 'react'
 import type { Line } from '../api/log-line.ts'
 import { useLog } from './log-store.ts'

@@ -1,4 +1,4 @@
-/** What the log of a deployment says last about a service that has failed: often why. */
+/** The last lines of a deployment's log about a failed service: often the reason. */
 import { useQuery } from '@tanstack/react-query'
 import * as read from '../api/queries.ts'
 import { spansOf } from './ansi.ts'
@@ -18,7 +18,7 @@ export const LastLines = ({ status, environmentId }: { status: read.ServiceStatu
   return (
     <div className="last-lines">
       <p className="small">{label}</p>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard */}
       <section tabIndex={0} aria-label={label}>
         <pre className="code">
           {lines.map((line, index) => (

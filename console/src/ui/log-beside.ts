@@ -4,10 +4,10 @@ import type { Line } from '../api/log-line.ts'
 import { createLineList, everything, type Filter, type LineList, type Lines } from './log-lines.ts'
 import { inOrder, merged, type Span } from './log-merge.ts'
 
-/** As lines come. What a deployment wrote before the oldest of them is in it: it leads to them. */
+/** For live lines. Lines that a deployment wrote before the oldest of them are included: they lead to it. */
 export const always: Span = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY }
 
-/** `main`: what they stand among now. */
+/** `main`: the lines that they are merged into. */
 export const createBeside = (main: () => LineList) => {
   let all: readonly Line[] = []
   let time = always
@@ -25,32 +25,32 @@ export const createBeside = (main: () => LineList) => {
   }
   return {
     setTime,
-    /** All that there are now. */
+    /** All current ones. */
     place(lines: readonly Line[]): void {
       all = lines
       setTime(time)
     },
     filter(next: Filter): void {
-      // Whichever instance is asked for: deployments are of all.
+      // For every instance filter: deployments concern all instances.
       wanted = { ...next, from: null }
       list.filter(wanted)
     },
     look: (ms: number): boolean => list.look(ms),
-    /** Something in one of the two lists has changed, or which they are. */
+    /** One of the two lists has changed, or was replaced. */
     changed(): void {
       view = null
     },
-    /** The time of what is shown, but for that of deployments; null while nothing is. */
+    /** The time of the shown lines, except those of deployments; null while there are none. */
     loaded(): Span | null {
       const fromMs = time.fromMs === always.fromMs ? main().oldest()?.at : time.fromMs
       return fromMs === undefined ? null : { fromMs, toMs: time.toMs }
     },
-    /** Ends the time with what is there, unless it has an end. */
+    /** Sets the end of the time to the last line, unless it has one. */
     upToNow(): Span {
       const newest = Math.max(main().newest()?.at ?? 0, list.newest()?.at ?? 0) || Date.now()
       return time.toMs === always.toMs ? { ...time, toMs: newest } : time
     },
-    /** Written since the time ended; unknown of a time that was asked for. */
+    /** Lines written after the end of the time; unknown for a chosen time. */
     late: (): number => (time.fromMs === always.fromMs ? all.length - list.total : 0),
     lines: {
       get count() {

@@ -1,6 +1,6 @@
 /**
- * Lines of a log in memory of fixed size, with a filter that never holds up the page. Lines are added and looked through
- * in small portions; what is older than what fits is left out and counted.
+ * Lines of a log in memory of fixed size, with a filter that never blocks the page. Lines are added and searched in
+ * small portions; older lines that do not fit are dropped and counted.
  */
 import type { Line } from '../api/log-line.ts'
 import { textOf } from './ansi.ts'
@@ -8,12 +8,12 @@ import { textOf } from './ansi.ts'
 export type Level = 'all' | 'error'
 
 export interface Filter {
-  /** In lower case; '' fits every line. */
+  /** In lower case; '' matches every line. */
   text: string
   level: Level
   /** One instance; null for all. */
   from: string | null
-  /** Only what is about these; null for all. */
+  /** Only lines about these services; null for all. */
   about: readonly string[] | null
 }
 
@@ -22,25 +22,25 @@ export const everything: Filter = { text: '', level: 'all', from: null, about: n
 const isEverything = ({ text, level, from, about }: Filter): boolean =>
   text === '' && level === 'all' && from === null && about === null
 
-/** What a list shows. */
+/** The lines that a list shows. */
 export interface Lines {
-  /** Lines that fit the filter, as far as was looked. */
+  /** Lines that match the filter, as far as it was searched. */
   readonly count: number
   /** All lines that are kept. */
   readonly total: number
-  /** Older ones that no longer fitted. */
+  /** Older lines that were dropped. */
   readonly dropped: number
   lineAt(index: number): Line
 }
 
 export interface LineList extends Lines {
   push(lines: readonly Line[]): void
-  /** Whether these would push others out. */
+  /** True if these would push others out. */
   isFullWith(lines: readonly Line[]): boolean
   filter(wanted: Filter): void
-  /** Looks through more lines, for at most so long; false while there are more. */
+  /** Searches more lines, for at most this long; false while there are more. */
   look(ms: number): boolean
-  /** The same lines, which stay as they are; with these before them. */
+  /** A copy that does not change, with these lines before the others. */
   copy(older?: readonly Line[]): LineList
   ids(): Set<string>
   oldest(): Line | undefined
@@ -48,10 +48,10 @@ export interface LineList extends Lines {
 }
 
 const mostLines = 50_000
-/** Characters of all lines: long ones count as what they take. */
+/** Characters of all lines: long lines take more memory. */
 const mostLength = 24_000_000
 const longestLine = 100_000
-/** Between two looks at the clock. */
+/** Lines between two checks of the clock. */
 const portion = 256
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: only texts that have one are taken apart
@@ -65,7 +65,7 @@ const fits = ({ text, level, from, about }: Filter, line: Line): boolean =>
   (about === null || about.includes(line.about ?? '')) &&
   (text === '' || searchable(line.text).includes(text))
 
-/** A queue of an array: what was taken from its front is freed from time to time. */
+/** A queue in an array: items removed from its front are freed from time to time. */
 const createQueue = <T>() => {
   let items: T[] = []
   let head = 0
@@ -96,7 +96,7 @@ const shortened = (line: Line): Line =>
 /** `most`: lines that are kept. */
 export const createLineList = (most = mostLines, wanted: Filter = everything): LineList => {
   const lines = createQueue<Line>()
-  /** The numbers of lines that fit, counted from the first that ever came; null if all do. */
+  /** The numbers of matching lines, counted from the first line ever; null if all match. */
   let found: ReturnType<typeof createQueue<number>> | null = isEverything(wanted) ? null : createQueue<number>()
   let filter = wanted
   let first = 0
@@ -146,7 +146,7 @@ export const createLineList = (most = mostLines, wanted: Filter = everything): L
     },
     look,
     copy(older = []) {
-      // What was asked for is kept: it is older than what would be dropped first.
+      // Lines that were requested are kept: they are older than those that would be dropped first.
       const made = createLineList(most + older.length, filter)
       made.push(older)
       made.push(lines.slice())

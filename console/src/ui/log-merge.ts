@@ -2,7 +2,7 @@
 import type { Line } from '../api/log-line.ts'
 import type { Lines } from './log-lines.ts'
 
-/** Both ends are in it. */
+/** Includes both ends. */
 export interface Span {
   fromMs: number
   toMs: number
@@ -13,8 +13,8 @@ export interface Execution extends Span {
 }
 
 /**
- * Of these, newest first, those whose time overlaps with what is loaded. If there are more than `most`, the newest, and
- * `wanted` by its id.
+ * The executions, newest first, whose time overlaps with the loaded lines. If there are more than `most`, the newest,
+ * and `wanted` by its id.
  */
 export const overlapping = (
   executions: readonly Execution[],
@@ -38,7 +38,9 @@ export const inOrder = (lines: readonly Line[], { fromMs, toMs }: Span): Line[] 
     .filter(({ at }) => at >= fromMs && at <= toMs)
     .sort((a, b) => a.at - b.at || (a.deployment ?? 0) - (b.deployment ?? 0))
 
-/** Where each of `others`, which are in order, stands: before the first of `lines` of the same time or a later one. */
+/**
+ * The position of each of `others`, which are in order: before the first of `lines` of the same time or a later one.
+ */
 const placesAmong = (lines: Lines, others: Lines): number[] => {
   const places: number[] = []
   for (let index = 0; index < lines.count && places.length < others.count; index += 1)
@@ -49,13 +51,13 @@ const placesAmong = (lines: Lines, others: Lines): number[] => {
 }
 
 /**
- * Both as one. Those of the service keep their own order, and of the same time what a deployment did comes before what
- * was printed: where a line stands does not depend on when it arrived. Holds until one of the two changes.
+ * Merges both. Lines of the service keep their order, and at the same time a deployment's lines come before printed
+ * ones: the position of a line does not depend on when it arrived. Valid until one of the two lists changes.
  */
 export const merged = (lines: Lines, others: Lines): Lines => {
   if (others.total === 0) return lines
   const places = placesAmong(lines, others)
-  /** How many of the others are before a place in the whole. */
+  /** The number of the others before a position in the merged list. */
   const othersBefore = (index: number): number => {
     let low = 0
     for (let high = places.length; low < high; ) {

@@ -1,7 +1,7 @@
 /**
- * The log of a page: lines that arrive are shown together, a few times a second, however fast they come. It can be paused:
- * then the shown lines do not change, and new ones are counted. A reader further up pauses it as soon as the lines in
- * view would be pushed out.
+ * The log of a page: lines that arrive are shown together, a few times a second, however fast they come. It can be
+ * paused: then the shown lines do not change, and new ones are counted. A reader further up pauses it as soon as the
+ * lines in view would be pushed out.
  */
 import { useEffect, useState, useSyncExternalStore } from 'react'
 import type { Line } from '../api/log-line.ts'
@@ -10,15 +10,15 @@ import { createLineList, everything, type Filter, type LineList, type Lines } fr
 import type { Span } from './log-merge.ts'
 
 const gatherMs = 90
-/** Of each look through the lines; in between, the page does what it is asked. */
+/** Duration of one search through the lines; in between, the page handles events. */
 const lookMs = 6
 const mostWaiting = 100_000
 
 export interface LogStore {
   add(lines: readonly Line[]): void
-  /** What arrives next comes in place of what is there. */
+  /** The next lines replace the current ones. */
   restart(): void
-  /** After a connection was lost: lines that are there already may come again. */
+  /** After a lost connection: known lines may be sent again. */
   resume(): void
   filter(wanted: Filter): void
   hold(): void
@@ -27,19 +27,19 @@ export interface LogStore {
   pin(isPinned: boolean): void
   /** Pauses, and adds those of these lines that are missing before the others: returns how many. */
   prepend(lines: readonly Line[]): number
-  /** Holds these lines instead, which are those of that time. */
+  /** Pauses with these lines instead, which are those of that time. */
   show(lines: readonly Line[], span: Span): void
-  /** Lines of deployments, all that there are now: those of the time that is shown stand among the others. */
+  /** All current lines of deployments: those within the shown time are merged into the others. */
   place(lines: readonly Line[]): void
-  /** The time of what is shown, but for that of deployments; null while nothing is. */
+  /** The time of the shown lines, except those of deployments; null while there are none. */
   loaded(): Span | null
   subscribe(listener: () => void): () => void
-  /** Another number after each change. */
+  /** A new number after each change. */
   version(): number
   lines(): Lines
   oldest(): Line | undefined
   readonly isHeld: boolean
-  /** Arrived since it was held. */
+  /** Lines that arrived since it was paused. */
   readonly late: number
   /** Names of instances, by when they first wrote. */
   readonly names: readonly string[]
@@ -59,7 +59,7 @@ export const createLogStore = (): LogStore => {
   let names: string[] = []
   let isFresh = false
   let isPinned = false
-  /** It is held for a reader further up, who did not ask for it. */
+  /** It was paused automatically, for a reader further up. */
   let isKept = false
   let late = 0
   let version = 0
@@ -194,7 +194,7 @@ export const createLogStore = (): LogStore => {
   }
 }
 
-/** A log for as long as the page is shown. */
+/** A log that lives as long as the page. */
 export const useLog = (): LogStore => {
   const [store] = useState(createLogStore)
   useEffect(() => () => store.close(), [store])

@@ -18,7 +18,9 @@ import type { Level, Lines } from './log-lines.ts'
 import { type LogStore, useLogVersion } from './log-store.ts'
 import { inSteps } from './virtual-rows.tsx'
 
-/** Height of a line that is not wrapped, in pixels: 1.25rem in the styles. If it is correct, no line is laid out twice. */
+/**
+ * Height of a line that is not wrapped, in pixels: 1.25rem in the styles. If it is correct, no line is laid out twice.
+ */
 const readLineHeight = (): number => 1.25 * Number.parseFloat(getComputedStyle(document.documentElement).fontSize)
 
 const clock = new Intl.DateTimeFormat(undefined, {
@@ -29,7 +31,7 @@ const clock = new Intl.DateTimeFormat(undefined, {
   hourCycle: 'h23',
 })
 
-/** The parts of a text that were searched for are marked. */
+/** Marks the matches of the search in a text. */
 const Marked = ({ text, search }: { text: string; search: string }): ReactNode => {
   if (search === '') return text
   const parts: ReactNode[] = []
@@ -42,12 +44,12 @@ const Marked = ({ text, search }: { text: string; search: string }): ReactNode =
   return [...parts, text.slice(from)]
 }
 
-/** Lines of which the text is made before the page is given another turn. */
+/** Lines that are turned into text before the page gets its turn. */
 const portion = 5000
 
 const download = async (lines: Lines, name: string): Promise<void> => {
   const parts: string[] = []
-  // What is shown may move on meanwhile.
+  // The shown lines may change meanwhile.
   const all = Array.from({ length: lines.count }, (_, index) => lines.lineAt(index))
   for (let index = 0; index < all.length; index += portion) {
     const part = all.slice(index, index + portion)
@@ -63,7 +65,7 @@ const download = async (lines: Lines, name: string): Promise<void> => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000)
 }
 
-/** Colours of instances; they come again when there are more. */
+/** Colors of instances; they repeat if there are more. */
 const tones = 8
 
 interface LineProps {
@@ -107,7 +109,7 @@ const LineContent = memo(({ line, search, tone, onLine }: LineProps) => (
 
 interface ListProps {
   lines: Lines
-  /** Another number after each change of the lines. */
+  /** A new number after each change of the lines. */
   version: number
   isWrapped: boolean
   isFollowing: boolean
@@ -123,7 +125,7 @@ export const indexOf = (lines: Lines, id: string): number => {
   return -1
 }
 
-/** Goes to a line once it is there. */
+/** Scrolls to a line once it exists. */
 const useMarked = (lines: Lines, version: number, id: string | undefined, go: (index: number) => void): void => {
   const [done, setDone] = useState<string | undefined>(undefined)
   useEffect(() => {
@@ -140,7 +142,7 @@ const LineList = (props: ListProps) => {
   const box = useRef<HTMLDivElement>(null)
   const [lineHeight] = useState(readLineHeight)
   const estimateSize = useCallback(() => lineHeight, [lineHeight])
-  // By their place: a line that comes in place of another takes over its element.
+  // By position: a line that replaces another one reuses its element.
   const list = useVirtualizer({
     count: lines.count,
     getScrollElement: () => box.current,
@@ -151,7 +153,7 @@ const LineList = (props: ListProps) => {
     paddingEnd: 6,
   })
   const height = list.getTotalSize()
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with the lines, and with what is measured of them
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the end moves with the lines, and with their measured heights
   useLayoutEffect(() => {
     if (isFollowing && box.current !== null) box.current.scrollTop = box.current.scrollHeight
   }, [isFollowing, version, isWrapped, height])
@@ -172,7 +174,7 @@ const LineList = (props: ListProps) => {
     <div
       className="log"
       ref={box}
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard
       tabIndex={0}
       role="log"
       aria-live="off"
@@ -211,7 +213,9 @@ const LineList = (props: ListProps) => {
 
 const counted = (count: number): string => `${count} ${count === 1 ? 'line' : 'lines'}`
 
-/** What changes with the lines is by itself: the fields beside it are not made again many times a second. */
+/**
+ * The part that changes with the lines is separate, so that the fields beside it are not rendered many times a second.
+ */
 const Count = ({ log }: { log: LogStore }) => {
   useLogVersion(log)
   const lines = log.lines()
@@ -225,7 +229,7 @@ const Count = ({ log }: { log: LogStore }) => {
 
 const Pause = ({ log, onFollow }: Pick<ToolsProps, 'log' | 'onFollow'>) => {
   useLogVersion(log)
-  // For a reader who stays further up it would be held again with the next lines.
+  // For a reader who stays further up it would be paused again with the next lines.
   const goOn = (): void => {
     log.release()
     onFollow(true)
@@ -315,10 +319,10 @@ const Tools = (props: ToolsProps) => {
 interface Props extends Filters {
   log: LogStore
   set(filters: Partial<Filters>): void
-  /** Only what is about these. */
+  /** Only lines about these services. */
   about?: readonly string[]
   name: string
-  /** In place of lines while there are none. */
+  /** Shown while there are no lines. */
   empty: ReactNode
   markedLine?: string | undefined
   onLine?: ((line: Line) => void) | undefined

@@ -1,4 +1,4 @@
-/** What is shown instead of content: nothing yet, an error with its request id, or a wait that lasts. */
+/** Shown instead of content: nothing yet, an error with its request id, or a note about a long wait. */
 import { Button } from '@mantine/core'
 import { type ReactNode, useEffect, useState } from 'react'
 import { toProblem } from '../api/client.ts'
@@ -17,7 +17,7 @@ const titles: Record<number, string> = {
   404: 'There is nothing here',
 }
 
-/** Where the message would only repeat the title. */
+/** For messages that would only repeat the title. */
 const advice: Record<number, string> = {
   0: 'Check your connection, then try again. If it lasts, ask the operator of the server.',
   404: 'It may have been deleted, or you may not see it.',
@@ -87,7 +87,7 @@ export interface Asked<T> {
   refetch(): unknown
 }
 
-/** Shows what was asked for, or why it cannot be shown. */
+/** Shows the loaded data, or why they cannot be shown. */
 export function Answer<T>({ of, children }: { of: Asked<T>; children: (data: T) => ReactNode }) {
   if (of.data !== undefined) return children(of.data)
   return of.error == null ? <Waiting /> : <Failure error={of.error} retry={() => void of.refetch()} />

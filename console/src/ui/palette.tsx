@@ -1,4 +1,4 @@
-/** Search for everything by name: projects, environments, services of what is open, and pages. */
+/** Search for everything by name: projects, environments, services of opened environments, and pages. */
 import { Modal, TextInput } from '@mantine/core'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'

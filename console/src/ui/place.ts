@@ -1,4 +1,4 @@
-/** Where the page is: from its address to the organization, for the frame and for rights. */
+/** The place of the page: from its address to the organization, for the frame and for rights. */
 import { useQuery } from '@tanstack/react-query'
 import { useParams } from '@tanstack/react-router'
 import * as read from '../api/queries.ts'
@@ -36,7 +36,7 @@ export const usePlace = (): Place => {
   }
 }
 
-/** Whether the caller may do something here; false until it is known. */
+/** True if the caller may do something here; false until it is known. */
 export const useMay = (): ((right: Right) => boolean) => {
   const { organizationId, projectId, environmentId } = usePlace()
   const session = useQuery(read.session())

@@ -1,4 +1,4 @@
-/** What an action would do, before it is done; what loses something asks for the name. */
+/** The effects of an action before it is done; an action that loses data asks for the name. */
 import { Button, TextInput } from '@mantine/core'
 import { type QueryClient, useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -11,7 +11,7 @@ import { submitting } from './submitting.ts'
 import { durationOf } from './time.tsx'
 import { tell, tellProblem, type Undo } from './toasts.tsx'
 
-/** What is on its cluster goes; of a terraform service that is what its module made. */
+/** Its objects on the cluster are removed; for a terraform service these are the resources of its module. */
 const wordOf = ({ verb, target }: Action): Action['verb'] | 'destroy' =>
   verb === 'uninstall' && target.kind === 'terraform' ? 'destroy' : verb
 
@@ -43,7 +43,7 @@ type Planned = Plan['stages'][number]['services'][number]
 const shown = (value: unknown): string =>
   value === null || value === undefined ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
 
-/** A JSON pointer to a field, as it is read. */
+/** A JSON pointer to a field, in readable form. */
 export const fieldWords = (pointer: string): string => pointer.slice(1).replaceAll('/', ' › ').replaceAll('_', ' ')
 
 export const Line = ({ name, from, to }: { name: string; from: unknown; to: unknown }) => (
@@ -63,7 +63,7 @@ export const Line = ({ name, from, to }: { name: string; from: unknown; to: unkn
   </>
 )
 
-/** Those that the platform sets by itself: many, and rarely of interest. */
+/** Fields that the platform sets: many, and rarely interesting. */
 const isBuiltIn = (key: string): boolean => /^(QOVERY|SLIPWAY)_/.test(key)
 
 const Keys = ({ what, keys }: { what: string; keys: readonly string[] }) => {
@@ -122,7 +122,7 @@ const PlannedService = ({ service }: { service: Planned }) => {
 }
 
 const PlanView = ({ plan }: { plan: Plan }) => (
-  // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+  // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard
   <section className="stack tight plan" tabIndex={0} aria-label="Plan">
     <p className="dim">
       {plan.downtime ? 'This interrupts services. ' : 'No service is interrupted. '}
@@ -169,7 +169,7 @@ const Loss = ({ action, typed, onType }: { action: Action; typed: string; onType
   </div>
 )
 
-/** Starts what ran, not what is configured since; a kind without releases at its deployed version. */
+/** Starts the stopped version, not the current configuration; a kind without releases starts its deployed version. */
 const startAgain = async ({ target }: Action, queries: QueryClient): Promise<void> => {
   const { id, kind, name, environmentId } = target
   const releases =

@@ -18,7 +18,7 @@ export interface Option {
 export type Values = Readonly<Record<string, unknown>>
 
 export interface FieldSpec {
-  /** Where it is in the body, as a JSON pointer: `/config/username`. */
+  /** Its position in the body, as a JSON pointer: `/config/username`. */
   at: string
   label: string
   /** `pairs`: rows of key and value; `many`: some of the options; `lines`: text of several lines. */
@@ -29,9 +29,9 @@ export interface FieldSpec {
   isRequired?: boolean
   /** It is never read again. Fields of the kind `secret` are. */
   isSecret?: boolean
-  /** What a new one begins with. */
+  /** The initial value in a new record. */
   initial?: unknown
-  /** Whether it has a place beside these values. */
+  /** True if it is shown beside these values. */
   when?(values: Values): boolean
 }
 
@@ -177,14 +177,14 @@ const controls: Record<NonNullable<FieldSpec['kind']>, (props: ControlProps) => 
   pairs: (props) => <Pairs {...props} />,
 }
 
-/** What a record has at a pointer. */
+/** The value of a record at a pointer. */
 const valueAt = (record: unknown, pointer: string): unknown =>
   pointer
     .slice(1)
     .split('/')
     .reduce<unknown>((value, name) => (value as Record<string, unknown> | null | undefined)?.[name], record)
 
-/** A body with what is at the pointers. */
+/** A body with the values at the pointers. */
 const bodyOf = (values: Values): Record<string, unknown> => {
   const body: Record<string, unknown> = {}
   for (const [pointer, value] of Object.entries(values)) {
@@ -209,9 +209,9 @@ interface Props {
   title: string
   button: string
   fields: readonly FieldSpec[]
-  /** What is changed; absent for a new one. */
+  /** The record to change; absent for a new one. */
   record?: object | undefined
-  /** What is read again. */
+  /** Queries that are read again afterwards. */
   changed: readonly string[]
   children?: ReactNode
   save(body: Record<string, unknown>): Promise<unknown>

@@ -11,7 +11,7 @@ const idle = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
 const actingIn = (plan: Plan) =>
   plan.stages.flatMap(({ services }) => services).filter(({ effect }) => !idle.has(effect))
 
-/** The version that one service goes back to, where another one runs. */
+/** The version that one service is rolled back to, if a different one runs. */
 const versionIn = (plan: Plan): string | undefined => {
   const [only, ...others] = actingIn(plan)
   if (only === undefined || others.length > 0) return undefined

@@ -44,7 +44,7 @@ export const ListTable = ({ label, heads, isCard = false, children }: TableProps
   </Scroll>
 )
 
-/** `label` names the table for those who cannot see what is around it. */
+/** `label` names the table for screen readers. */
 export function Rows<Row extends { id: string }>({
   of,
   columns,

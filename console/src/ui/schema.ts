@@ -1,4 +1,4 @@
-/** Schemas of the API's bodies, as far as forms are made from them. */
+/** The parts of the API's body schemas from which forms are made. */
 export interface Schema {
   type?: string
   enum?: string[]
@@ -14,7 +14,7 @@ export interface Schema {
   description?: string
 }
 
-/** Without the `null` that an optional value may be. */
+/** Without `null`, which an optional value may be. */
 export const coreOf = (schema: Schema): Schema => {
   const others = schema.anyOf?.filter(({ type }) => type !== 'null')
   return others?.length === 1
@@ -24,7 +24,7 @@ export const coreOf = (schema: Schema): Schema => {
 
 export const isNullable = (schema: Schema): boolean => schema.anyOf?.some(({ type }) => type === 'null') === true
 
-/** What the API would refuse whatever is written has no place in a form. */
+/** Fields that the API always refuses are not shown in forms. */
 export const isRefused = ({ description = '' }: Schema): boolean =>
   /Any value but the default is refused/.test(description)
 
@@ -105,7 +105,7 @@ const valueWords: Record<string, string> = {
   PUBLIC: 'Public',
 }
 
-/** One of a closed list, in a word. */
+/** One value of a closed list, in a word. */
 export const wordOfValue = (value: string): string => valueWords[value] ?? value
 
 export const titleOf = (name: string): string => {

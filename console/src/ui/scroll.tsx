@@ -1,8 +1,8 @@
-/** What is wider than its place and scrolls in it: by keyboard too, and only then a stop for Tab. */
+/** Content that is wider than its box and scrolls in it: by keyboard too, and only then it can be reached with Tab. */
 import { type ReactNode, useLayoutEffect, useRef, useState } from 'react'
 
 interface Props {
-  /** What is in it. */
+  /** The name of its content. */
   label: string
   isCard?: boolean
   children: ReactNode

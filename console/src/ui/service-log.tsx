@@ -1,4 +1,4 @@
-/** What the instances of a service print: as they do, or in a time that has passed. */
+/** The output of a service's instances: live, or of a past time. */
 import { Button, Select, Switch } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
@@ -45,7 +45,7 @@ const useArriving = (log: LogStore, serviceId: string): void => {
   })
 }
 
-/** Reads the minutes around a line that is linked to and is older than what is shown. */
+/** Reads the minutes around a linked line that is older than the shown ones. */
 const useAround = (log: LogStore, line: string | undefined, show: (fromMs: number, toMs: number) => void): void => {
   const latest = useRef(show)
   latest.current = show
@@ -69,7 +69,7 @@ const useAround = (log: LogStore, line: string | undefined, show: (fromMs: numbe
 const beginOf = (lines: readonly Line[], fromMs: number): number =>
   lines.length < mostPastLines ? fromMs : Math.max(fromMs, lines[0]!.at)
 
-/** To a line; one of a deployment is there only while those are shown. */
+/** Link to a line; a line of a deployment exists only while those are shown. */
 const linkTo = ({ id, deployment }: Line): string => {
   const search = new URLSearchParams({ line: id, ...(deployment === undefined ? {} : { deployments: 'on' }) })
   return `${location.origin}${location.pathname}?${search}`
@@ -103,7 +103,7 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
     const onSuccess = (lines: Awaited<ReturnType<typeof readLines>>): void => {
       if (log.prepend(lines) === 0) tell('Nothing older is kept.')
     }
-    // What was printed in the same millisecond is asked for again.
+    // Lines of the same millisecond are read again.
     reading.mutate({ fromMs: toMs - oldestMs, toMs: toMs + 1 }, { onSuccess })
   }
   useAround(log, environment === undefined ? undefined : line, (fromMs, toMs) =>
@@ -111,7 +111,7 @@ export const ServiceLog = ({ service, isRunning }: { service: read.Service; isRu
       { fromMs, toMs },
       {
         onSuccess(lines) {
-          // The deployment that it is of may have been read meanwhile.
+          // Its deployment may have been read meanwhile.
           if (indexOf(log.lines(), line!) === -1) log.show(lines, { fromMs: beginOf(lines, fromMs), toMs })
         },
       },

@@ -1,4 +1,4 @@
-/** The frame around every page: where one is and what stands beside it, search, and what is true everywhere. */
+/** The frame around every page: the path to it, search, and notices for all pages. */
 import { Kbd, Menu, useMantineColorScheme } from '@mantine/core'
 import { useHotkeys } from '@mantine/hooks'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
@@ -22,7 +22,7 @@ type Active = NonNullable<
 const addressOf = ({ environment_id, execution_id }: Active): string =>
   `/e/${environment_id}/deployments/${execution_id}`
 
-/** More that end at once are seen in the lists. */
+/** If more end at once, the lists show them. */
 const mostTold = 3
 
 const useEnds = (active: readonly Active[] | undefined): void => {

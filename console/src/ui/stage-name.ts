@@ -1,4 +1,4 @@
-/** The stages that every environment begins with have names for programs. */
+/** The default stages of every environment have technical names. */
 const stageWords: Record<string, string> = {
   'DATABASE DEFAULT': 'Databases',
   'JOB DEFAULT': 'Jobs',

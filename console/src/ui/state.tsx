@@ -56,7 +56,7 @@ interface ServiceState {
   scaling?: { asleep: boolean } | undefined
 }
 
-/** What counts is what a visitor meets: a deployed service that does not answer is not fine. */
+/** A visitor's view counts: a deployed service that does not answer is not fine. */
 export const shownState = ({
   state,
   running_state: running,

@@ -1,4 +1,4 @@
-/** Times in the viewer's zone: near ones by their distance, the exact one when pointed at. */
+/** Times in the viewer's time zone: recent ones as a distance, with the exact time on hover. */
 import { useEffect, useState } from 'react'
 
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })

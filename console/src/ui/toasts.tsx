@@ -1,4 +1,4 @@
-/** Short notices of what happened, with a link to it. A failure stays until it is closed. */
+/** Short notices about events, with a link. A failure stays until it is closed. */
 
 import { Link } from '@tanstack/react-router'
 import { useSyncExternalStore } from 'react'
@@ -11,7 +11,7 @@ interface Toast {
   text: string
   detail?: string
   link?: { to: string; text: string }
-  /** What takes it back. */
+  /** Undoes the action. */
   undo?: Undo | undefined
 }
 
@@ -21,7 +21,7 @@ export interface Undo {
 }
 
 const shownMs = 6000
-/** Who did it by mistake has to read it, and to reach the button. */
+/** Time enough to read it and to reach the button after a mistake. */
 const shownToUndoMs = 15_000
 let toasts: readonly Toast[] = []
 let next = 1
@@ -43,7 +43,7 @@ const show = (toast: Omit<Toast, 'id'>): void => {
 export const tell = (text: string, link?: Toast['link'], undo?: Undo): void =>
   show({ tone: 'good', text, undo, ...(link === undefined ? {} : { link }) })
 
-/** Something that went on by itself failed; it stays until it is closed. */
+/** A background action failed; the notice stays until it is closed. */
 export const tellFailure = (text: string, link: Toast['link']): void =>
   show({ tone: 'bad', text, ...(link === undefined ? {} : { link }) })
 

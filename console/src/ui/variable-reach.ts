@@ -14,12 +14,12 @@ const list = new Intl.ListFormat('en-GB')
 
 const isStale = (status: string | undefined): boolean => status === 'OUT_OF_DATE'
 
-/** These have no variables of people. */
+/** These have no user-defined variables. */
 const hasVariables = ({ kind }: read.Service): boolean => kind !== 'database' && kind !== 'argocdApp'
 
 const staleServices = async (queries: QueryClient, environmentId: string): Promise<read.Service[]> => {
   const options = read.live(environmentId)
-  // What is being read already may have been read before the change.
+  // A read that is under way may have started before the change.
   await queries.cancelQueries({ queryKey: options.queryKey })
   const live = await queries.fetchQuery({ ...options, staleTime: 0 })
   const statuses = read.statusesIn(live)

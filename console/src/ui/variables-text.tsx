@@ -1,6 +1,6 @@
 /**
- * Variables as the text of a `.env` file: many are changed at once, or pasted and imported. What would change stands
- * below the text before anything does. The text is read by the rules of the server.
+ * Variables as the text of a `.env` file: many are changed at once, or pasted and imported. The changes are listed
+ * below the text before they are made. The text is read by the rules of the server.
  */
 import { Button, Checkbox, Textarea } from '@mantine/core'
 import { useMutation, useQueryClient } from '@tanstack/react-query'
@@ -25,7 +25,7 @@ const isPlain = ({ is_secret, value, mount_path, aliased_variable, overridden_va
 
 const letters: Record<string, string> = { '\n': 'n', '\r': 'r', '\t': 't' }
 
-/** Bare where that is read back as it is, else between double quotes. */
+/** Without quotes if the value survives that, else in double quotes. */
 const printed = (value: string): string =>
   /^[^\s"'`#\\]([^"'`#\\\n\r]*[^\s"'`#\\])?$/.test(value)
     ? value
@@ -84,7 +84,7 @@ const Preview = ({
   const shown = (value: string | null): string => (isSecret || value === null ? 'secret' : short(value))
   if (count === 0) return <p className="dim">Nothing would change.</p>
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard
     <section className="stack tight plan" tabIndex={0} aria-label="What would change">
       <p className="dim small" role="status">
         {fresh.length} new, {changed.length} changed, {removed.length} removed. Services have them with their next
@@ -141,7 +141,7 @@ interface Props {
   place: VariablesPlace
   /** Those that are set here. */
   own: readonly Variable[]
-  /** `import`: begins empty, and what is not in the text stays. */
+  /** `import`: starts empty, and variables that are not in the text are kept. */
   isImport: boolean
   onClose(): void
 }
@@ -160,13 +160,13 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
   const count = difference === null ? 0 : countOf(difference)
   const saving = useMutation({
     mutationFn: (asked: Difference) => apply(place, asked, isSecret),
-    // Of what was asked for: the difference shrinks while it is being written.
+    // The requested changes: the difference shrinks while they are written.
     onSuccess(_answer, asked) {
       const written = countOf(asked)
       tellReach(`${written} ${written === 1 ? 'variable was' : 'variables were'} ${isImport ? 'imported' : 'saved'}.`)
       onClose()
     },
-    // What was written before a failure was written: the preview is then of what is left.
+    // Changes before a failure are made: the preview then shows the rest.
     onSettled: () => void queries.invalidateQueries({ queryKey: ['variables'] }),
   })
   const submit = submitting(() => saving.mutate(difference!))

@@ -23,7 +23,7 @@ type Place = VariablesPlace
 
 const collator = new Intl.Collator()
 
-/** Those of people before those that we make. */
+/** User-defined variables before built-in ones. */
 const byName = (a: Variable, b: Variable): number =>
   Number(a.scope === 'BUILT_IN') - Number(b.scope === 'BUILT_IN') || collator.compare(a.key, b.key)
 
@@ -32,7 +32,7 @@ const useVariables = ({ scope, parentId }: Place) =>
     queryKey: ['variables', parentId],
     async queryFn() {
       const asked = client.GET('/variable', { params: { query: { parent_id: parentId, scope } as never } })
-      // Here, not where they are shown: for thousands it takes some milliseconds, each time that the page is opened again.
+      // Sorted here, not where they are shown: for thousands this takes some milliseconds each time the page is opened.
       return (await answerOf(asked)).results.toSorted(byName)
     },
   })
@@ -211,7 +211,7 @@ const RowMenu = ({ variable, mayDelete, open }: RowMenuProps) => (
 interface RowProps {
   variable: Variable
   place: RowPlace
-  /** Null where it is only read. */
+  /** Null if it is read-only. */
   mayDelete: boolean | null
   open(what: Open): void
 }

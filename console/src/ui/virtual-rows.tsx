@@ -1,8 +1,11 @@
-/** The rows of a long table that scrolls with the page: only those near the window are there. Short ones are whole. */
+/**
+ * The rows of a long table that scrolls with the page: only those near the window are rendered. Short tables are
+ * complete.
+ */
 import { defaultRangeExtractor, type Range, useWindowVirtualizer } from '@tanstack/react-virtual'
 import { Fragment, type ReactNode, useLayoutEffect, useRef, useState } from 'react'
 
-/** What a row's `tr` takes, so that its height is known. */
+/** Props for a row's `tr`, so that its height can be measured. */
 export interface RowPlace {
   ref?: (element: Element | null) => void
   'data-index'?: number
@@ -17,13 +20,13 @@ interface Props<Row> {
   children(row: Row, place: RowPlace): ReactNode
 }
 
-/** A table of this many is whole: the search of the browser finds everything in it. */
+/** A table with at most this many rows is complete, so that the browser's search finds everything in it. */
 const few = 100
 const whole: RowPlace = {}
 
 const step = 24
 
-/** Rows come and go `step` at a time: in most frames of a scroll what is there then stays as it is. */
+/** Rows are added and removed `step` at a time, so that most frames of a scroll change nothing. */
 export const inSteps = (range: Range): number[] => {
   const startIndex = range.startIndex - (range.startIndex % step)
   const endIndex = Math.min(range.count, range.endIndex - (range.endIndex % step) + step) - 1
@@ -40,7 +43,7 @@ const Gap = ({ height, columns }: { height: number; columns: number }) =>
 function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
   const body = useRef<HTMLTableSectionElement>(null)
   const [top, setTop] = useState(0)
-  // biome-ignore lint/correctness/useExhaustiveDependencies: what stands above may change with the rows
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the content above may change with the rows
   useLayoutEffect(() => {
     setTop(Math.round(body.current!.getBoundingClientRect().top + scrollY))
   }, [rows.length])
@@ -51,7 +54,7 @@ function ManyRows<Row>({ rows, keyOf, height, columns, children }: Props<Row>) {
     rangeExtractor: inSteps,
     scrollMargin: top,
   })
-  // The same for the same place, so that a row that did not change is not made again.
+  // The same object for the same position, so that an unchanged row is not rendered again.
   const places = useRef<RowPlace[]>([])
   const placeAt = (index: number): RowPlace => {
     places.current[index] ??= { ref: list.measureElement, 'data-index': index }

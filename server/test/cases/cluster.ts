@@ -1,4 +1,4 @@
-/** Cases of clusters, of what stands below them, and of what providers offer for them. */
+/** Cases of clusters, of the records below them, and of the offers of providers. */
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { newId } from '../../src/lib/ids.ts'
@@ -6,7 +6,7 @@ import type { Case, Cases, Scene, Values } from './case.ts'
 
 const path = ({ api }: Scene): string => `/organization/${api.organizationId}`
 
-/** A cluster that is kept and not run: one of the caller's own machines. */
+/** A cluster that is only recorded: one of the caller's own machines. */
 export const ownCluster = (name: string) => ({
   name,
   region: 'on-premise',
@@ -14,7 +14,7 @@ export const ownCluster = (name: string) => ({
   kubernetes: 'SELF_MANAGED',
 })
 
-// Of no mode: a secret beside it makes it one of the modes that have secrets.
+// Without a mode: a secret beside it selects one of the modes that have secrets.
 const access = {
   name: 'vault',
   endpoint: { region: 'eu-west-3' },

@@ -9,7 +9,7 @@ export const deployed = async (values: Values, scene: Scene): Promise<void> => {
   await scene.settled(values.environmentId!)
 }
 
-/** Case of something under way until it is canceled. */
+/** Case of an action that runs until it is canceled. */
 export const deploying: Case = {
   async before(values, scene) {
     await scene.need(values, 'applicationId')

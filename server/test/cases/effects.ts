@@ -1,13 +1,13 @@
 /**
- * Which test shows that a field acts (test/effects.test.ts walks all fields). A field that is kept by its nature, and
- * does nothing but come back, is `plain`: one round trip is run over all of these.
+ * Which test shows that a field acts (test/effects.test.ts walks all fields). A field that is only stored and
+ * returned is `plain`: one round trip covers all of these.
  */
 
 export interface Shown {
   /** As in docs/guides/fields.md. */
   resources: readonly string[]
   fields: readonly string[]
-  /** Of fields with a closed list, the values that the test shows; `*` if it goes through those of the schema. */
+  /** For fields with a closed list, the values that the test shows; `*` if it iterates over those of the schema. */
   values: Readonly<Record<string, readonly string[]>>
   /** Below server/. */
   file: string
@@ -16,7 +16,7 @@ export interface Shown {
 
 const words = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '')
 
-/** By their nature only kept and returned. */
+/** Fields that are only stored and returned. */
 export const plain: Readonly<Record<string, readonly string[]>> = {
   Application: words('/description /icon_uri /build_mode /ports/*/name /storage/*/type'),
   Container: words('/description /icon_uri /ports/*/name /storage/*/type'),
@@ -39,7 +39,7 @@ export const plain: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Resources | fields | file below server/, without its ending | title of the test. A field with a closed list names the
- * values that the test shows, `/field=A,B`, or `*` for a test that goes through those of the schema (`closedValues`).
+ * values that the test shows, `/field=A,B`, or `*` for a test that iterates over those of the schema (`closedValues`).
  */
 const table = `
 Application, Container, Database, Helm, Job, Terraform, ArgoCdApp | /name | test/bounds | names are unique in their parent whatever their case, and keep the case they were given
@@ -68,7 +68,7 @@ Application, Container, Helm | /generate_certificate | src/facets/domains/custom
 Application, Container, Helm | /certificate /private_key | src/facets/domains/uploaded | a certificate of a user is served for its domain, said in its status, and never answered with its key
 Application, Container, Helm | /use_cdn | src/facets/domains/custom-domain | a check finds out from the addresses of a name whether it leads here, and returns none of them
 Application | /git_repository/url /git_repository/branch /git_repository/root_path /dockerfile_path | test/docker.e2e | the polling client of the specification goes from nothing to a running application and back
-Application | /git_repository/git_token_id | test/docker.e2e | a private repository is deployed with its git token, which is found nowhere afterwards
+Application | /git_repository/git_token_id | test/docker.e2e | a private repository is deployed with its git token, which is stored nowhere afterwards
 Application | /docker_target_build_stage | src/resources/kinds/application | the workload of an application is what its configuration says
 Application | /git_commit_id | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others
 Application, Helm, Job, Terraform | ?startId ?gitCommitId | src/resources/repositories/git-browsing | the commits of an application are those of its branch, the newest first, with the page of each
@@ -80,10 +80,10 @@ Container | /image_tag | src/resources/kinds/container | a container is deployed
 Application | ?message | test/source-archive | a directory becomes a commit with its files, modes and links, and is deployed
 Application | /git_repository/url | test/git-push.e2e | a push shows its build and its outcome, and serves; a broken one exits with 1 and the reason, and the old version keeps running
 Application | /auto_deploy | test/pushes | a push that a git host reports deploys the head of the repository, whatever the payload says
-Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide what a push deploys
-Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs of a module what its terraform_action says
-Organization Git Webhook | /git_token_id | test/pushes | a webhook for a git token concerns only what is read with it, and keeps it from being deleted
-Container, Job | /auto_deploy | test/pushes-told | a tag that moves deploys the containers and jobs that follow it, once, and nothing that stays or is stopped
+Application, Job, Terraform | /mode=MATCH,EXCLUDE /type=PATH /value | test/pushes | auto_deploy, skip words, the root path, restrictions and a stop decide which services a push deploys
+Terraform | /auto_deploy_config/auto_deploy /auto_deploy_config/terraform_action=DEFAULT,PLAN,NOOP | test/pushes | a push deploys a job from a repository, and runs the terraform_action of a module
+Organization Git Webhook | /git_token_id | test/pushes | a webhook for a git token concerns only repositories that are read with it, and prevents its deletion
+Container, Job | /auto_deploy | test/pushes-told | a tag that moves deploys the containers and jobs that follow it, once, but not unchanged or stopped ones
 Container | /auto_deploy | src/resources/kinds/container | a new tag is deployed to whatever follows the image, in all environments, and to nothing else
 Database | /type /version | src/resources/kinds/database | a database runs from the public image of its version, with a volume of its own and a probe in the container
 Database | /mode | src/resources/kinds/database | what the local cluster cannot do is refused with the field and what would be needed
@@ -102,7 +102,7 @@ Job | /schedule/cronjob/arguments /schedule/cronjob/entrypoint /schedule/cronjob
 Job | ?forceEvent | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
 Job | /image_tag /git_commit_id | src/resources/kinds/job | a deploy names a version in the words of the source, and only one
 Job | /cronjob.concurrency_policy | src/deployments/tasks/jobs | a cron job that asks for it begins its next run beside the last one, or in its place
-Terraform | /terraform_files_source/git_repository/url /terraform_files_source/git_repository/branch /terraform_files_source/git_repository/root_path /terraform_files_source/git_repository/git_token_id /backend/kubernetes /engine /terraform_variables_source/tf_vars/*/key /terraform_variables_source/tf_vars/*/value | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
+Terraform | /terraform_files_source/git_repository/url /terraform_files_source/git_repository/branch /terraform_files_source/git_repository/root_path /terraform_files_source/git_repository/git_token_id /backend/kubernetes /engine /terraform_variables_source/tf_vars/*/key /terraform_variables_source/tf_vars/*/value | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses its outputs
 Terraform | /terraform_variables_source/tf_vars/*/secret | src/resources/terraform/terraform | a secret variable is sealed, and in no answer, configuration or audit row
 Terraform | /terraform_variables_source/tf_var_file_paths /timeout_sec | src/resources/terraform/run | each action is one word for the program in the image; what a user wrote is an argument of its own
 Terraform | /backend/user_provided | src/deployments/tasks/state | a state that is to be kept elsewhere is not left behind unseen: it is migrated first
@@ -196,11 +196,11 @@ Account Info | /communication_email | src/api/auth/oidc | a JWT of the issuer ha
 Terraform | ?force_terraform_action | src/resources/terraform/terraform | an uninstall that should skip the destroy says so, and runs nothing
 Application, Job | /build.disable_buildkit_cache | src/facets/settings/advanced-settings | limits of a build reach the build, and nothing that is not set changes what a deployment is known by
 Container Registry | /config/scaleway_access_key /config/scaleway_secret_key /config/json_credentials | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named
-Application, Container, Database, Job, Helm, Terraform, ArgoCdApp | ?toUpdate | test/promises | lists and histories are narrowed as asked
-Environment, Container, Database | ?startId | test/promises | lists and histories are narrowed as asked
-Organization | ?project_id ?environment_id ?cluster_id | test/promises | lists and histories are narrowed as asked
-Organization Api Token | ?name ?creatorName | test/promises | lists and histories are narrowed as asked
-Cluster | ?with_token_from_cli ?read_only | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, words that contradict each other
+Application, Container, Database, Job, Helm, Terraform, ArgoCdApp | ?toUpdate | test/promises | lists and histories are filtered as requested
+Environment, Container, Database | ?startId | test/promises | lists and histories are filtered as requested
+Organization | ?project_id ?environment_id ?cluster_id | test/promises | lists and histories are filtered as requested
+Organization Api Token | ?name ?creatorName | test/promises | lists and histories are filtered as requested
+Cluster | ?with_token_from_cli ?read_only | test/promises | what a cluster cannot do is refused: other rights in a kubeconfig, contradictory fields
 Application | /git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
 Job | /source/docker/git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
 Terraform | /terraform_files_source/git_repository/provider | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
@@ -223,12 +223,12 @@ Application, Container | /network.gateway_api.retry.num_retries /network.gateway
 Application, Container | /ports/*/public_path /ports/*/public_path_rewrite | src/router/http/policy | the longest prefix above a path wins; nothing gets past one by spelling the path differently
 Job | ?tail | src/facets/runs/runs | a run by hand prints what is read in its own log, in that of the job, in the streams and in the history
 Job | /cronjob.failed_jobs_history_limit /cronjob.success_jobs_history_limit | src/facets/runs/runs | the history keeps as many runs as the settings say, and goes with the job
-Websocket | ?query | test/original-console | D13: the log of a service begins with as many lines as are asked for, and shows only the wanted ones
+Websocket | ?query | test/original-console | D13: the log of a service begins with the requested number of lines, and shows only matching ones
 Websocket | ?service_type | src/facets/metrics | what a service uses is an empty list while nothing of it runs, and follows its instances
 Cluster | ?endpoint ?query ?start ?end ?since ?limit ?direction | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
 Helm | /source/helm_repository/repository /source/helm_repository/chart_name /source/helm_repository/chart_version /chart_version /release_id ?tail /timeout_sec /values_override/set /values_override/set_string /values_override/set_json /values_override/file/raw/values/*/name /values_override/file/raw/values/*/content | src/resources/helm/deployed | a chart of a repository is planned, installed with its values, upgraded, rolled back, stopped, started and deleted
 ArgoCdApp | /git_repository/url /git_repository/root_path /git_repository/git_token_id /git_commit_id /release_id ?startId | src/resources/argocd/deployed | an app is an Application at a commit that is waited for, changed, rolled back, stopped, started and deleted
-ArgoCdApp | /git_repository/branch | test/kubernetes/argocd-apps | an app of a git repository is an Application that the cluster takes, followed, changed, stopped and deleted with all that it made
+ArgoCdApp | /git_repository/branch | test/kubernetes/argocd-apps | an app of a git repository is an Application that the cluster accepts, followed, changed, stopped and deleted with all its objects
 ArgoCdApp | /git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/argocd/app | an Argo CD app is created, read, listed beside the other services, changed and deleted
 ArgoCdApp | /namespace | src/resources/argocd/deployed | an app takes no other namespace, no object of others and no login of others
 Helm | /allow_cluster_wide_resources | src/resources/helm/deployed | an upgrade that fails leaves what was installed, and a chart that asks for more than it may is refused by name
@@ -254,34 +254,34 @@ Application | /deployment.lifecycle.post_start_exec_command | src/runtimes/docke
 Terraform | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | the tool of a terraform service is asked too, and what it saves before its end is waited for
 Job | /deployment.termination_grace_period_seconds | src/runtimes/docker/program-life | a task is asked to end and has its grace, also when it took too long; without a grace it is killed at once
 Application, Container | /network.ingress.grpc_send_timeout_seconds | src/router/http/policy | a gRPC stream whose target leaves it unread ends when the settings say, not sooner, and 0 lets it wait
-Application, Container | /max_running_instances | test/running | a service of no instances is STOPPED and gets no requests; what is stopped cannot be restarted
+Application, Container | /max_running_instances | test/running | a service without instances is STOPPED and gets no requests; a stopped service cannot be restarted
 Application, Container | /min_running_instances | test/scaling | an idle service sleeps, says so, and the next requests wake it with one start
-Application, Container | /min_running_instances /max_running_instances | test/scaling | instances come and go by processor use between minimum and maximum, none is restarted, and a deployment keeps their number
+Application, Container | /min_running_instances /max_running_instances | test/scaling | instances are added and removed by CPU usage between minimum and maximum, none is restarted, and a deployment keeps their number
 Cluster | /storageclass.fast_ssd | src/resources/cluster/kubernetes-settings | new volumes are of the class that the cluster names; one that is there keeps its own
 Application, Container | /hpa.memory.average_utilization_percent /deployment.antiaffinity.pod=Preferred,Requirred /deployment.topology_spread.zone=Disabled,ScheduleAnyway,DoNotSchedule /deployment.update_strategy.rolling_update.max_surge_percent | src/resources/cluster/kubernetes-settings | where instances are, how they follow each other and scale by memory is what their settings say; on a Docker engine that is named as only recorded
 Application, Container, Job, Terraform | /deployment.affinity.node.required | src/resources/cluster/kubernetes-settings | where instances are, how they follow each other and scale by memory is what their settings say; on a Docker engine that is named as only recorded
-Application, Container | /hpa.cpu.average_utilization_percent | test/scaling | a target of processor use is the owner’s, and acts with the next deployment
+Application, Container | /hpa.cpu.average_utilization_percent | test/scaling | the target CPU usage is set by the owner, and acts with the next deployment
 Application, Container, Database, Job | /annotations_groups/*/id /labels_groups/*/id | test/running | a changed group of labels or annotations makes its services out of date, and the next deployment applies it
-Cluster | /cloud_provider=* /cloud_provider_credentials/cloud_provider=* | test/closed-values | each cloud provider wants credentials of its own, and no cluster takes those of another
-Cluster | /kubernetes=* | test/closed-values | each way to have Kubernetes is kept; a managed one needs credentials
-Environment, Project | /mode=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
-Organization Custom Role | /project_permissions/*/permissions/*/environment_type=* | test/closed-values | each mode is given by a rule or named, and a role that sees one mode sees its environments only
-Variable | /variable_scope=* /alias_scope=* /override_scope=* /vars/*/scope=* /dotenv/scope=* ?service_type=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
-Variable | ?scope=* | test/closed-values | each scope takes variables, aliases, overrides and imports of its place, and lists them
-Organization Event | ?eventType=* ?targetType=* ?origin=* ?subTargetType=* | test/closed-values | each word that the audit log is narrowed by finds what has it, and only that
-Application, Container, Job | /cpu_architecture=* | test/closed-values | each architecture is that of the machine or refused, for all that can ask for one
+Cluster | /cloud_provider=* /cloud_provider_credentials/cloud_provider=* | test/closed-values | each cloud provider needs its own credentials, and a cluster refuses those of another
+Cluster | /kubernetes=* | test/closed-values | each kind of Kubernetes is stored; a managed one needs credentials
+Environment, Project | /mode=* | test/closed-values | each mode is set by a rule or by name, and a role with access to one mode sees only its environments
+Organization Custom Role | /project_permissions/*/permissions/*/environment_type=* | test/closed-values | each mode is set by a rule or by name, and a role with access to one mode sees only its environments
+Variable | /variable_scope=* /alias_scope=* /override_scope=* /vars/*/scope=* /dotenv/scope=* ?service_type=* | test/closed-values | each scope accepts variables, aliases, overrides and imports of its place, and lists them
+Variable | ?scope=* | test/closed-values | each scope accepts variables, aliases, overrides and imports of its place, and lists them
+Organization Event | ?eventType=* ?targetType=* ?origin=* ?subTargetType=* | test/closed-values | each filter word of the audit log finds the matching events, and only those
+Application, Container, Job | /cpu_architecture=* | test/closed-values | each architecture is that of the machine or refused, wherever one can be requested
 Application, Container | /ports/*/protocol=* | test/closed-values | each protocol of a port is either routed by name or published as a port
-Environment | /terraforms/*/action=* | test/closed-values | each action of a terraform service is the one that the status says
-Terraform | /action=* | test/closed-values | each action of a terraform service is the one that the status says
-Terraform | /dockerfile_fragment/type=* | test/closed-values | each source of a Dockerfile fragment wants what it is made of, and is kept with it
-Organization Api Token | /scopes=* /scope=* | test/closed-values | each scope of a token is what the token may do
-Job | /cronjob.concurrency_policy=* | test/closed-values | each policy of a cron job is kept, and reaches its clock unless it is the usual one
+Environment | /terraforms/*/action=* | test/closed-values | each action of a terraform service appears in the status
+Terraform | /action=* | test/closed-values | each action of a terraform service appears in the status
+Terraform | /dockerfile_fragment/type=* | test/closed-values | each source of a Dockerfile fragment requires its fields, and is stored with them
+Organization Api Token | /scopes=* /scope=* | test/closed-values | each scope of a token is exactly what the token may do
+Job | /cronjob.concurrency_policy=* | test/closed-values | each policy of a cron job is stored, and reaches its scheduler unless it is the default
 Organization Webhook | /events=* /environment_types_filter=* | src/webhooks/outbox | each word for an event and each mode of a filter is heard, and nothing else by it
 Organization Webhook | /kind=SLACK | src/webhooks/deliver | a Slack webhook gets a sentence and no signature
 Organization Webhook | /kind=STANDARD | src/resources/organization/webhook | a delivery verifies with the secret of the creation, is logged, and can be sent again
 Organization Custom Role | /project_permissions/*/permissions/*/permission=NO_ACCESS,VIEWER,DEPLOYER,MANAGER | src/api/auth/permissions | in a mode where it is \${level}, a custom role \${JSON.stringify(expected)}
 Organization Custom Role | /cluster_permissions/*/permission=VIEWER,ENV_CREATOR,ADMIN | src/api/auth/permissions | a custom role looks at every cluster, and changes those it administers
-Organization Event | ?targetLevelToFetch=* | test/closed-values | each level that targets are fetched for lists those of its kind
+Organization Event | ?targetLevelToFetch=* | test/closed-values | each level of targets lists those of its kind
 Member | /role=OWNER,ADMIN,DEVELOPER | src/resources/organization/member | no member gives, or takes from, another one more rights than their own
 Member | /role=VIEWER | src/resources/organization/member | a role that is given or changed applies to the next request, for members and for tokens
 Cloud Provider | ?gpu=INCLUDE,EXCLUDE,ONLY | src/resources/catalogue/catalogue | GPUs are listed when they are asked for, and small machines can be left out
@@ -304,9 +304,9 @@ Database | /action=FORCE_UNLOCK | src/resources/kinds/managed-database | a run t
 Database | /accessibility=PRIVATE,PUBLIC | test/ports.e2e | a public PostgreSQL is reached from outside with its credentials, keeps its data over a minor version, and closes
 Job | ?forceEvent=START,STOP,DELETE | src/deployments/tasks/jobs | a forced event runs just that; a job without it is refused
 Job | ?forceEvent=CRON | src/deployments/tasks/jobs | a stop ends the run under way and no other begins; a forced run leaves the clock alone
-Terraform | /engine=TERRAFORM,OPEN_TOFU | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses what it puts out
+Terraform | /engine=TERRAFORM,OPEN_TOFU | test/terraform.e2e | a module is planned, applied, changed and destroyed; an application uses its outputs
 Terraform | ?force_terraform_action=SKIP_DESTROY | src/resources/terraform/terraform | an uninstall that should skip the destroy says so, and runs nothing
-Cluster | /action=adopt,remove | test/restore.e2e | a copy that is put back touches nothing that was made since, and does what the operator chooses
+Cluster | /action=adopt,remove | test/restore.e2e | a restored copy touches nothing that was made since, and does what the operator chooses
 Cluster | /ids | src/resources/cluster/orphans | an orphan is listed to its own organization and to the operator, runs on, and goes when a person removes it
 Cluster | /action=ignore /confirm | src/resources/cluster/orphans | on a cluster with a conflict everything is refused until the operator has chosen
 Cluster | ?direction=* | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have

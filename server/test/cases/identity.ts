@@ -35,7 +35,7 @@ export const identityCases: Cases = {
   },
   cases: {
     createOrganization: { body: (_, { count }) => ({ name: `made ${count}`, plan: 'FREE' }), scopes: [] },
-    // One of which nothing is deployed would take the tokens of this test with it.
+    // Deleting an organization without deployed services would delete the tokens of this test.
     deleteOrganization: { before: deployed, refused: 409 },
     listOrganizationAvailableRoles: { scopes: [] },
     listOrganizationCustomRoles: { scopes: [] },

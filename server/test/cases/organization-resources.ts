@@ -1,4 +1,4 @@
-/** Cases of what an organization owns beside projects: registries, repositories, groups, credentials. */
+/** Cases of the records of an organization beside projects: registries, repositories, groups, credentials. */
 import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { Operation } from '../../src/api/operations/operation.ts'

@@ -1,4 +1,6 @@
-/** Cases of what several kinds of services share: advanced settings, custom domains, deployment restrictions. */
+/**
+ * Cases of features that several kinds of services share: advanced settings, custom domains, deployment restrictions.
+ */
 import type { Operation } from '../../src/api/operations/operation.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
@@ -14,7 +16,7 @@ const maker = (path: string, body: (scene: Scene) => object) => async (values: V
   (await scene.post(`${serviceIn(values)}/${path}`, body(scene))).id as string
 
 const domain = ({ count }: { count: number }) => ({ domain: `www.shop-${count}.example`, generate_certificate: false })
-/** For any domain of this family; it is refused before it is asked for its key. */
+/** For any domain of this family; it is refused before its key is checked. */
 const isUpload = (path: string): boolean => path.endsWith('/certificate')
 
 const restriction = () => ({ mode: 'MATCH', type: 'PATH', value: 'services/api/' })

@@ -36,7 +36,7 @@ const family = ({ method, path, id }: Operation): Case | undefined => {
   if (more === '/import') return { body: () => ({ vars: varsFor(parentOf(path).toUpperCase()) }) }
   const before = withVariable(name as 'secret')!
   if (more === '/alias') return { before, body: alias }
-  // Nothing is narrower than what a project sees of its own.
+  // No scope is narrower than a project's own variables.
   if (more === '/override')
     return { before, body: () => ({ value: 'w' }), ...(id.includes('Project') ? { refused: 400 } : {}) }
   return method === 'PUT' ? { before, body: (_, { count }) => ({ key: `KEY_${count}`, value: 'w' }) } : { before }

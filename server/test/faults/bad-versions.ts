@@ -1,4 +1,6 @@
-/** F11 to F14: new versions that crash, that need too much memory, that never get ready, whose image is not available. */
+/**
+ * F11 to F14: new versions that crash, that need too much memory, that never get ready, whose image is not available.
+ */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'

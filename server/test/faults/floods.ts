@@ -1,4 +1,6 @@
-/** F29: floods that one organization, or a stranger without a token, sends at the default limits, seen by another one. */
+/**
+ * F29: floods that one organization, or a stranger without a token, sends at the default limits, seen by another one.
+ */
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createHmac } from 'node:crypto'

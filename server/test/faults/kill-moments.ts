@@ -1,6 +1,6 @@
 /**
- * Kills a Slipway at a named step of a deployment, which is recognized from outside: by the steps in its log, by the state
- * of the engine and the database, and by the deliveries to a webhook receiver.
+ * Kills a Slipway at a named step of a deployment, which is recognized from outside: by the steps in its log, by the
+ * state of the engine and the database, and by the deliveries to a webhook receiver.
  */
 import { createLog } from '../../src/lib/log.ts'
 import { connect } from '../../src/store/database.ts'

@@ -1,11 +1,11 @@
 /**
  * Keeps what a revision leaves in its data directory, for old-installation.e2e.test.ts:
  *
- *     git worktree add --detach /tmp/old <revision> && cp -al node_modules /tmp/old/
- *     node_modules/.bin/node server/test/installations/make.ts /tmp/old <revision>
+ * git worktree add --detach /tmp/old <revision> && cp -al node_modules /tmp/old/ node_modules/.bin/node
+ * server/test/installations/make.ts /tmp/old <revision>
  *
- * writes `server/test/data/<revision>/`: `dump.sql.gz` (that revision's migrations, then its rows), `master` (the
- * key of this installation and of no other), `engine.json.gz` (networks and containers of what runs) and `answers.json.gz`
+ * writes `server/test/data/<revision>/`: `dump.sql.gz` (that revision's migrations, then its rows), `master` (the key
+ * of this installation and of no other), `engine.json.gz` (networks and containers of what runs) and `answers.json.gz`
  * (what it answered to every GET that is about its own rows). The rows are made by the API of that revision, on Docker.
  */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'

@@ -44,7 +44,7 @@ const register = async (text: string): Promise<string> => {
   return `${base}/cluster/${answer.body.id}`
 }
 
-test('a cluster is registered with the account of the manifest, looked at, and taken away', async () => {
+test('a cluster is registered with the account of the manifest, checked, and removed', async () => {
   const path = await register(ours)
   const status = async (): Promise<Json> => (await call('GET', `${path}/status`)).body
   const { gitVersion } = await admin.get('/version')
@@ -108,7 +108,7 @@ const actsOf = (rules: Json[]): Set<string> =>
 
 const without = (acts: Set<string>, others: Set<string>): string[] => [...acts].filter((act) => !others.has(act)).sort()
 
-test('the account may do what our table says and, beyond what every account may, nothing else', async () => {
+test('the account has exactly the rights of our table, beyond those of every account', async () => {
   const wanted = actsOf(rights.map(({ group, ...rest }) => ({ apiGroups: [group], ...rest })))
   const account = await openAdmin(ours)
   const binding = accessManifest.items.find(({ kind }) => kind === 'ClusterRoleBinding')!
@@ -168,7 +168,7 @@ const objects: Json[] = [
   },
 ]
 
-test('the account applies, changes and deletes one of each kind, and cannot make itself more than it is', async (t) => {
+test('the account applies, changes and deletes one of each kind, and cannot extend its own rights', async (t) => {
   const account = await openAdmin(ours)
   t.after(() => account.close())
   t.after(() => admin.remove(objects[0]))

@@ -1,6 +1,7 @@
 /**
  * Argo CD apps through the API on a real cluster, with the definitions of Argo CD's resources. Its images are not
- * available here: the test plays the application controller, by writing what one writes (support/kubernetes/fake-argo.ts).
+ * available here: the test plays the application controller, by writing what one writes
+ * (support/kubernetes/fake-argo.ts).
  */
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -142,7 +143,7 @@ const atRest = async (path: string, wanted: string): Promise<Json> => {
 const read = (environmentId: string, path: string): Promise<{ status: number; body: Json }> =>
   admin.ask('GET', path.replace('*', `namespaces/slipway-${environmentId}`))
 
-test('an app of a git repository is an Application that the cluster takes, followed, changed, stopped and deleted with all that it made', async () => {
+test('an app of a git repository is an Application that the cluster accepts, followed, changed, stopped and deleted with all its objects', async () => {
   await git.createRepository('apps')
   const first = await git.commit('apps', { 'shop/a.yaml': '{}' }, 'Apps')
   const git_repository = { url: git.url('apps'), branch: 'main', root_path: '/shop' }

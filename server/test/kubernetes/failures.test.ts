@@ -1,6 +1,6 @@
 /**
- * The ten usual failures on a real cluster, through the API: each deployment ends in DEPLOYMENT_ERROR by its deadline with
- * a sentence that says what to do, and the version before serves.
+ * The ten usual failures on a real cluster, through the API: each deployment ends in DEPLOYMENT_ERROR by its deadline
+ * with a sentence that says what to do, and the version before serves.
  */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
@@ -73,7 +73,7 @@ const startWebhook = async ({ admin }: Place) => {
     })
 }
 
-test('each of the usual failures ends its deployment with what to do, and the version before serves', {
+test('each of the usual failures ends its deployment with advice, and the previous version serves', {
   skip,
 }, async (context) => {
   const place = await startPlace()

@@ -123,7 +123,7 @@ test('a chart that asks for the whole cluster, or for other namespaces, is refus
   assert.equal((await admin.ask('GET', `/apis/apps/v1/namespaces/${namespace}/deployments/shop`)).status, 404)
 })
 
-test('an upgrade that was killed is settled by the next one', async () => {
+test('the next upgrade cleans up after a killed one', async () => {
   await helm.upgrade(place, await chart('1.0.0'), options)
   const killed = new AbortController()
   const slow = helm.upgrade(place, await chart('1.1.0', { probePort: 1 }), { ...options, signal: killed.signal })
@@ -138,7 +138,7 @@ test('an upgrade that was killed is settled by the next one', async () => {
   await helm.uninstall(place, options)
 })
 
-test('without helm a run is refused with what the operator is to do', async () => {
+test('without helm a run is refused with advice for the operator', async () => {
   const without = createHelm(
     createHelmTool(async () => null, folder),
     outbound.checkMachine,

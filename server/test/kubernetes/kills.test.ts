@@ -1,6 +1,6 @@
 /**
- * kill -9 of the server at random moments of rollouts on a real cluster: every deployment ends final, and the cluster has
- * what was wanted. `SLIPWAY_TEST_KILLS` says how many.
+ * kill -9 of the server at random moments of rollouts on a real cluster: every deployment ends final, and the cluster
+ * has what was wanted. `SLIPWAY_TEST_KILLS` says how many.
  */
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
@@ -17,7 +17,7 @@ const kills = howMany(3, 20, 'SLIPWAY_TEST_KILLS')
 const patience = { timeoutMs: 120_000 }
 const skip = ownNode === undefined && 'it needs the cluster of the tests, whose node pulls from a registry here'
 
-test(`after each of ${kills} kill -9 the deployment ends final, and the cluster has what was wanted`, {
+test(`after each of ${kills} kill -9 the deployment reaches a final state, and the cluster has the desired objects`, {
   skip,
   timeout: 120_000 + kills * 60_000,
 }, async (context) => {

@@ -141,7 +141,7 @@ const changeTo = async ({ must }: Scene, id: string, word: string, version: stri
   await must('PUT', `/container/${id}`, { arguments: [scriptOf(word, version)] })
 }
 
-test('a copy that is put back touches nothing that was made since; adopted, it serves as before, and removed, it goes', {
+test('a restored copy touches nothing that was made since; adopted services serve as before, removed ones are deleted', {
   skip,
 }, async (t) => {
   const scene = await begin()
@@ -236,7 +236,7 @@ test('a copy that is put back touches nothing that was made since; adopted, it s
   await slipway.remove()
 })
 
-test('an environment that is deleted leaves the volume of an orphan in it, and goes with that', { skip }, async () => {
+test('a deleted environment leaves the volume of an orphan in it, and is removed with that', { skip }, async () => {
   const { slipway, must, clusterId, keeping, plain, newEnvironment } = await begin()
   const known = await newEnvironment('half known')
   await plain(known, 'plain')

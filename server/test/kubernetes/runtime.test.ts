@@ -1,4 +1,6 @@
-/** What the runtime does on a real cluster beside what every runtime does, with the rights of our manifest and no more. */
+/**
+ * What the runtime does on a real cluster beside what every runtime does, with the rights of our manifest and no more.
+ */
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -94,7 +96,7 @@ const visit = async (address: string): Promise<string> => {
   return promise
 }
 
-test('a change under load loses no request, and a version that fails leaves the one before untouched', async () => {
+test('a change under load loses no request, and a failing version leaves the previous one untouched', async () => {
   const exposure = balanced()
   const old = createWorkload(serve, { instances: 2, ...pageOf('old'), stopGraceMs: 5000, readyTimeoutMs: 60_000 })
   await roll(old, exposure)
@@ -169,7 +171,7 @@ test('a program that cannot run fails with the reason', async () => {
   assert.equal(error.code, 'runs_as_root', error.message)
 })
 
-test('a volume keeps what was written over versions, one at a time, and grows', async () => {
+test('a volume keeps its data over versions, one at a time, and grows', async () => {
   const volumes = [{ id: newId(), mountPath: '/data', sizeGb: 1 }]
   const write = shell('echo "$PAGE" >> /data/pages; cat /data/pages; exec httpd -f -p 8080 -h /data')
   const old = createWorkload(write, { volumes, ...pageOf('first'), readyTimeoutMs: 60_000 })

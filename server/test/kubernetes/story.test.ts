@@ -185,7 +185,9 @@ test('an environment with a database, jobs, a private image and a chart lives it
   )
 })
 
-test('an image that runs as root is refused with what to do, and the version before serves on', { skip }, async () => {
+test('an image that runs as root is refused with advice, and the previous version keeps serving', {
+  skip,
+}, async () => {
   const project = await must('POST', `${base}/project`, { name: 'root' })
   const { id } = await must('POST', `/project/${project.id}/environment`, { name: 'production', cluster: clusterId })
   const { id: service } = await must(

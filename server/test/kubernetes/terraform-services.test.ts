@@ -1,7 +1,7 @@
 /**
- * Terraform services on a real cluster: plan, apply, a kill -9 of the server in the middle of an apply, a pod that is taken
- * away meanwhile, cancel, destroy. The tool is the stand-in of the tests, which has Terraform's command line; its image is
- * built here and pulled by the node from a registry with a login.
+ * Terraform services on a real cluster: plan, apply, a kill -9 of the server in the middle of an apply, a pod that is
+ * taken away meanwhile, cancel, destroy. The tool is the stand-in of the tests, which has Terraform's command line; its
+ * image is built here and pulled by the node from a registry with a login.
  */
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
@@ -46,7 +46,7 @@ output "token" {
 }
 `
 
-test('a terraform service runs on a cluster, and neither a killed server nor a pod that is taken away loses its state', {
+test('a terraform service runs on a cluster, and neither a killed server nor a deleted pod loses its state', {
   skip,
 }, async () => {
   const registry = await startRegistry({ address: outsideAddress() })

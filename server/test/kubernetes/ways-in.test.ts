@@ -151,7 +151,7 @@ test('a gateway that a cluster cannot have is reported, and one that it has gets
   assert.deepEqual([await list('HTTPRoute'), await list('GRPCRoute')], [[], []])
 })
 
-test('a program without a health service of gRPC is not ready by a gRPC probe', async () => {
+test('a program without a gRPC health service fails a gRPC probe', async () => {
   const check = { kind: 'grpc', port: 8080, service: 'shop.Orders' } as const
   const pace = { initialDelaySeconds: 0, periodSeconds: 1, timeoutSeconds: 1, successThreshold: 1, failureThreshold: 3 }
   const workload = newWorkload({ readiness: { check, ...pace }, readyTimeoutMs: 10_000 })

@@ -1,7 +1,7 @@
 /**
- * What an existing client of the public API expects, read from the type declarations of its npm package: for each of its
- * calls the type of the body it sends and of the answer it takes. A value fits when every required key exists, every
- * value has its type and every word is in its list; more fields never hurt.
+ * What an existing client of the public API expects, read from the type declarations of its npm package: for each of
+ * its calls the type of the body it sends and of the answer it takes. A value fits when every required key exists,
+ * every value has its type and every word is in its list; more fields never hurt.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'

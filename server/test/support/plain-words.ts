@@ -1,4 +1,6 @@
-/** The phrases that read as translated, and where they are looked for: texts of the product, comments, titles, pages. */
+/**
+ * The phrases that read as translated, and where they are looked for: texts of the product, comments, titles, pages.
+ */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { commentsOf, type SourceFile, shownTextsOf, testTitlesOf } from './source-code.ts'
@@ -84,7 +86,7 @@ export const proseOf = ({ path, text }: SourceFile): string[] => {
   if (!/\.[a-z]+$/.test(path) || path.endsWith('.sh')) return shellComments(text)
   const comments = commentsOf(text)
   if (path.startsWith('console/src/')) return [...comments, ...shownTextsOf(text)]
-  return path.endsWith('.test.ts') ? [...comments, ...testTitlesOf(text)] : comments
+  return path.endsWith('.test.ts') || path.startsWith('server/test/') ? [...comments, ...testTitlesOf(text)] : comments
 }
 
 /** Folders with one number each; those of server/src have one for each of their top folders. */

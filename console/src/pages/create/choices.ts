@@ -1,4 +1,4 @@
-/** What the organization has for forms to choose from. */
+/** The options that forms offer, from the organization. */
 import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
@@ -9,7 +9,7 @@ interface Named {
   url?: string | undefined
 }
 
-/** Until `isKnown`, that there are none says nothing; `problem` is why they could not be read. */
+/** Until `isKnown`, an empty list means nothing; `problem` is why they could not be read. */
 interface Choices {
   all: readonly Named[]
   isKnown: boolean

@@ -1,4 +1,4 @@
-/** The same in other ways: each can be copied. */
+/** The form as code, in several languages: each can be copied. */
 import { Button, SegmentedControl } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -21,7 +21,7 @@ export const useNames = (environmentId: string): Names => {
 
 const words = { curl: 'curl', cli: 'Command line', terraform: 'Terraform' }
 
-/** `code` is asked for only while it is shown. */
+/** `code` is called only while it is shown. */
 export const CodePanel = ({ code }: { code(): Code }) => {
   const [isOpen, open] = useState(false)
   const [way, setWay] = useState<keyof Code>('curl')
@@ -52,7 +52,7 @@ const Shown = ({ text, way, setWay }: { text: string; way: keyof Code; setWay(wa
         Copy
       </Button>
     </div>
-    {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard */}
+    {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard */}
     <pre className="code" tabIndex={0}>
       {text}
     </pre>

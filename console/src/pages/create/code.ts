@@ -1,4 +1,4 @@
-/** The same as a form does, for those who write it down: with curl, on the command line, and as files of Terraform. */
+/** The requests of a form as code: with curl, on the command line, and as Terraform files. */
 import type { ExportedKind } from '../../../../server/src/kinds.ts'
 import { createLabels, type Expression, quoted, reference } from '../../../../server/src/resources/terraform/hcl.ts'
 import { type Fields, serviceBlock } from '../../../../server/src/resources/terraform/provider-fields.ts'
@@ -21,7 +21,7 @@ export interface Code {
   terraform: string
 }
 
-/** Where the service will be; names as the command line takes them. */
+/** The place of the new service; names as the command line expects them. */
 export interface Names {
   /** Of this server. */
   origin: string
@@ -34,7 +34,7 @@ const shellWord = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : `
 
 const json = (body: unknown): string => JSON.stringify(body, null, 2)
 
-/** The token stays out of it. */
+/** The token is not included. */
 const curlOf = (origin: string, path: string, body: Body): string =>
   [
     `curl ${origin}${path} \\`,
@@ -73,7 +73,7 @@ type Shape = Record<string, unknown>
 
 const inGit = (git: unknown): Shape => ({ git: { git_repository: git } })
 
-/** A body in the form of the record that it becomes. */
+/** A body in the format of the record that it becomes. */
 const recordOf = (kind: ExportedKind, body: Body): Shape => {
   if (kind === 'application' || kind === 'container')
     return { ports: [], storage: [], ...body, registry: { id: body.registry_id } }
@@ -113,7 +113,7 @@ export const codeOf = (kind: ExportedKind, body: Body, environmentId: string, na
 
 const shellName = (text: string): string => text.replaceAll(/\W/g, '_')
 
-/** JSON for a here-document: what the shell would read in it is escaped, but for the expressions of `fill`. */
+/** JSON for a here-document: text that the shell would interpret is escaped, except the expressions of `fill`. */
 const shellJson = (make: (expression: (text: string) => string) => unknown): string => {
   const expressions: string[] = []
   const mark = (text: string): string => `\ue000${expressions.push(text) - 1}\ue001`
@@ -202,7 +202,7 @@ const templateTerraform = (template: Template, choice: Choice, { origin }: Names
       variablesOf(service, () => '').flatMap(({ name, is_secret: isSecret }) => (isSecret ? [name] : [])),
     )
     const listed = (wanted: boolean): Fields[] =>
-      // What refers to the service itself is known only when it is there.
+      // References to the service itself are known only when it exists.
       written
         .filter(([name, value]) => secretNames.has(name) === wanted && !value.includes(`{{${key}.`))
         .map(([name, value]) => ({ key: name, value: terraformValue(value, services, addressOf) }))

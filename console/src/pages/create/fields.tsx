@@ -1,4 +1,4 @@
-/** Fields that several ways to make a service have. */
+/** Fields that several creation forms share. */
 import { Button, NumberInput, Switch, TextInput } from '@mantine/core'
 import type { ReactNode } from 'react'
 
@@ -70,11 +70,11 @@ interface LookProps {
   label: string
   isDisabled: boolean
   looking: { isPending: boolean; error: Error | null; mutate(): void }
-  /** What was found. */
+  /** The result. */
   children: ReactNode
 }
 
-/** Looks into a repository, and says what came of it. */
+/** Reads a repository, and shows the result. */
 export const Look = ({ label, isDisabled, looking, children }: LookProps) => (
   <div className="row wraps">
     <Button

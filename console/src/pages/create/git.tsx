@@ -1,4 +1,6 @@
-/** A service from a git repository: its branches, Dockerfiles and ports are looked for as soon as there is an address. */
+/**
+ * A service from a git repository: its branches, Dockerfiles and ports are looked up as soon as there is an address.
+ */
 import { Autocomplete, Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useRef } from 'react'
@@ -25,7 +27,7 @@ interface GitFieldsProps {
   onLeave?(): void
 }
 
-/** Where a repository is, for every kind that has one. */
+/** The fields of a repository, for every kind that has one. */
 export const GitFields = ({ git, put, problem, pointer, branches = [], onLeave }: GitFieldsProps) => {
   const tokens = useGitTokens()
   return (

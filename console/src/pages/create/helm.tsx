@@ -1,4 +1,4 @@
-/** A Helm chart: from a repository of charts, or from git, with values of its own. */
+/** A Helm chart: from a chart repository, or from git, with its own values. */
 import { Autocomplete, SegmentedControl, Select, Textarea } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'

@@ -1,4 +1,4 @@
-/** A new service, on one page, in each way that one can be made. */
+/** Creates a service, on one page, from every kind of source. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
@@ -96,7 +96,7 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
     },
     async onSuccess({ id, name, deploys }) {
       tell(`${name} was created.`)
-      // It is there, whatever becomes of its first deployment.
+      // It exists, even if its first deployment fails.
       if (deploys) await run({ verb: 'deploy', target: { id, name, kind, environmentId } }).catch(tellProblem)
       void queries.invalidateQueries({ queryKey: ['services', environmentId] })
       await navigate({ to: addressOf({ kind, id }) })

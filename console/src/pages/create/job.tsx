@@ -1,4 +1,4 @@
-/** A job: by a schedule, or with the deployment of its environment; from an image or a repository. */
+/** A job: on a schedule, or with the deployment of its environment; from an image or a repository. */
 import { NumberInput, SegmentedControl, TextInput } from '@mantine/core'
 import { type Body, type FormProps, NameField, nameFrom } from './fields.tsx'
 import { type Git, GitFields } from './git.tsx'

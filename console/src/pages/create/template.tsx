@@ -24,7 +24,7 @@ const templates = new Map(
     .sort(([, left], [, right]) => left.name.localeCompare(right.name)),
 )
 
-/** Paths are made by the recipe; the client adds what every request carries. */
+/** The recipe makes the paths; the client adds the headers of every request. */
 const send: Call = (method, path, body) => {
   const ask = client[method] as unknown as (path: string, init: object) => ReturnType<typeof client.GET>
   return answerOf(ask(path, body === undefined ? {} : { body }) as never)

@@ -1,4 +1,4 @@
-/** What differs between two deployments: the version of each service, and what became of it. */
+/** The differences between two deployments: the version of each service, and its result. */
 import { DialogFrame } from '../../ui/dialog.tsx'
 import { Line } from '../../ui/plan.tsx'
 import { wordOf } from '../../ui/state.tsx'
@@ -52,7 +52,7 @@ export const Compare = ({ older, newer, onClose }: { older: Execution; newer: Ex
   const ids = [...new Set([...after.keys(), ...before.keys()])]
   return (
     <DialogFrame title={`${titleOf(older)} and ${titleOf(newer)}`} size="lg" onClose={onClose}>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard */}
       <section className="stack tight plan" tabIndex={0} aria-label="What differs" data-autofocus>
         <p className="dim">
           <Time at={older.auditing_data.created_at} />, {older.auditing_data.triggered_by}{' '}

@@ -1,4 +1,4 @@
-/** What was deployed, when, by whom and why; two of them beside each other, and the way back. */
+/** The history of deployments: what, when, by whom and why; with a comparison of two, and rollback. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -23,7 +23,7 @@ const origins: Record<string, string> = {
   TERRAFORM_PROVIDER: 'with Terraform',
 }
 
-/** What was deployed, in one line: the commit if there is one, else the names. */
+/** The deployed version in one line: the commit if there is one, else the names. */
 const versionOf = ({ stages }: Execution): string => {
   const services = stages.flatMap((stage) => stage.services)
   const commits = services.flatMap(({ details }) => details.commit ?? [])

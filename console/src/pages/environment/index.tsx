@@ -101,7 +101,7 @@ const sections = {
 /** Services whose last lines are shown; the others have theirs on their own pages. */
 const mostWithLines = 3
 
-/** Why the last deployment failed stands before everything else. */
+/** The reason of a failed last deployment is shown before everything else. */
 const LastFailure = ({ live, environmentId }: { live: read.LiveStatuses; environmentId: string }) => {
   const wrong = [...read.statusesIn(live).values()].filter(({ error }) => error !== undefined)
   const failed = wrong.find(hasFailed) ?? wrong[0]

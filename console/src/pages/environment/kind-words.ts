@@ -1,6 +1,6 @@
 import type { Kind } from '../../api/queries.ts'
 
-/** What the kinds of services are called. */
+/** The names of the kinds of services. */
 export const kindWords: Record<Kind, string> = {
   application: 'Application',
   container: 'Container',

@@ -1,4 +1,7 @@
-/** What pushes and pull requests do to an environment: its push hooks at work, and the previews with why they wait. */
+/**
+ * The effects of pushes and pull requests on an environment: its push hooks, and the previews with the reasons of
+ * waiting.
+ */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -167,7 +170,7 @@ const Limit = ({ organizationId }: { organizationId: string }) => {
   return limit == null ? null : <span className="dim small">At most {limit} in a project at once; others wait.</span>
 }
 
-/** Where its services answer: one address of each. */
+/** The addresses of its services: one of each. */
 const Addresses = ({ environmentId }: { environmentId: string }) => {
   const { data = [] } = useQuery(read.links(environmentId))
   const first = [...new Map(data.toReversed().map(({ service_id: id, url }) => [id, url])).values()]

@@ -28,13 +28,13 @@ interface Props {
 const targetOf = ({ environmentId, members }: Props, verb: Verb): Action['target'] => ({
   id: environmentId,
   environmentId,
-  // All of them by name before they go, else as many as can be read at a glance.
+  // All of them by name before a delete, else as many as can be read at a glance.
   name:
     verb === 'delete' || members.length < 4 ? members.map(({ name }) => name).join(', ') : `${members.length} services`,
   several: members,
 })
 
-/** What can be done to the services that are chosen. */
+/** The actions on the selected services. */
 const BulkBar = (props: Props) => {
   const { members, onDone } = props
   const may = useMay()
@@ -83,12 +83,12 @@ interface RowProps {
 }
 
 interface Choice {
-  /** Absent for those who may do nothing with several. */
+  /** Absent without rights for actions on several services. */
   chosen: ReadonlySet<string> | null
   choose(ids: readonly string[], isChosen: boolean): void
 }
 
-/** Whether anything can be done to several of this kind. */
+/** True if there are actions on several services of this kind. */
 const isChoosable = ({ kind }: read.Service): boolean => verbsOfSeveral.deploy?.includes(kind) === true
 
 const Address = ({ address }: { address: string | undefined }) =>
@@ -212,7 +212,7 @@ interface Group {
   rows: RowProps[]
 }
 
-/** Those of each stage, and those that are in none yet. */
+/** The services of each stage, and those without a stage. */
 const groupsOf = (live: read.LiveStatuses, fitting: readonly read.Service[], links: ReadonlyMap<string, string>) => {
   const statuses = read.statusesIn(live)
   const rowOf = (service: read.Service): RowProps => ({

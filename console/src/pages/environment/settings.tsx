@@ -76,7 +76,7 @@ const DeploymentRule = ({ environmentId }: { environmentId: string }) => {
   )
 }
 
-/** What the mode of a new one would be says nothing about this one. */
+/** The default mode of a new environment does not matter for this one. */
 const { properties: { mode, ...others } = {} } = forms.environment!
 const schema: Schema = { properties: { ...others, mode: { ...mode, description: '' } } }
 

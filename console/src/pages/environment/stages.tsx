@@ -28,11 +28,11 @@ const useStages = (environmentId: string) =>
 interface Move {
   what: 'service' | 'stage'
   id: string
-  /** A stage: of a service the one it goes to, of a stage the one that it goes before or after. */
+  /** A stage: for a service its target, for a stage the one before or after which it is put. */
   to: string
   isAfter?: boolean
   isSkipped?: boolean
-  /** What is said of it. */
+  /** The announcement about it. */
   said: string
 }
 
@@ -57,7 +57,7 @@ const dragType = 'application/x-slipway'
 interface BoardProps {
   stages: readonly Stage[]
   names: ReadonlyMap<string, string>
-  /** Absent for those who may only read. */
+  /** Absent without the right to change it. */
   move?: ((move: Move) => void) | undefined
 }
 
@@ -263,7 +263,7 @@ export const Stages = ({ environmentId }: { environmentId: string }) => {
   const [opened, open] = useState<Opened>(null)
   const [said, say] = useState('')
   const moved = useRef<string | null>(null)
-  // What was moved keeps the focus, in its new place.
+  // The moved item keeps the focus, in its new place.
   useEffect(() => {
     if (moved.current === null || stages.data === undefined) return
     document.querySelector<HTMLElement>(`[data-service="${moved.current}"]`)?.focus()
@@ -293,7 +293,7 @@ export const Stages = ({ environmentId }: { environmentId: string }) => {
       {move === undefined ? null : <NewButton onClick={() => open('new')}>New stage</NewButton>}
       <Answer of={stages}>
         {(all) => (
-          // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls can be scrolled by keyboard
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard
           <section className="stages" tabIndex={0} aria-label="Stages">
             {all.map((stage, at) => (
               <Column

@@ -1,4 +1,4 @@
-/** What was done, by whom, and what changed; filters are in the address. */
+/** The audit log: actions, actors and changes; filters are in the address. */
 import { Button, Select, TextInput } from '@mantine/core'
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
@@ -57,7 +57,7 @@ const pastWords: Record<string, string> = {
   SHELL: 'opened a shell in',
 }
 
-/** What was done, as it is read before the name of what it was done to. */
+/** The action in words, as read before the name of its target. */
 const eventWords = (type: string): string =>
   pastWords[type] ??
   lower(type)
@@ -213,7 +213,7 @@ const useFilters = () => {
   return { search, set }
 }
 
-/** A date of the viewer's zone as the moment when it begins, or ends. */
+/** A date in the viewer's time zone as the moment when it begins, or ends. */
 const momentOf = (day: string | undefined, isEnd: boolean): string | undefined => {
   const moment = day === undefined ? Number.NaN : Date.parse(`${day}T${isEnd ? '23:59:59.999' : '00:00:00'}`)
   return Number.isNaN(moment) ? undefined : new Date(moment).toISOString()

@@ -1,4 +1,4 @@
-/** What can be done to a cluster: those at a cloud provider are planned, made, upgraded, stopped and destroyed. */
+/** The actions on a cluster: those at a cloud provider are planned, made, upgraded, stopped and destroyed. */
 import { Button, Checkbox } from '@mantine/core'
 import { useMutation, useQueries, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
@@ -29,7 +29,7 @@ interface Act {
   said: string
 }
 
-/** Only the words of the path differ between the actions: the types are those of one of them. */
+/** The actions differ only in the path, so the types of one of them are used for all. */
 const useAct = ({ organizationId, cluster }: ClusterProps) => {
   const queries = useQueryClient()
   return useMutation({

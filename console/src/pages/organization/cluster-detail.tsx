@@ -1,4 +1,4 @@
-/** One cluster: what it is, what can be done to it, its machines, live, and what its runs at a provider said. */
+/** One cluster: its facts, its actions, its machines, live, and the logs of its runs at a provider. */
 import { Fragment, type ReactNode, useState } from 'react'
 import { useStream } from '../../api/stream.ts'
 import { Waiting } from '../../ui/notices.tsx'

@@ -18,7 +18,7 @@ import { type Props, pathOf, useOrganizationList } from './list.ts'
 
 export type Cluster = Schemas['Cluster']
 
-/** Where this server can make clusters, by modules of its operator. */
+/** The providers where this server can make clusters, by modules of its operator. */
 const clouds = {
   AWS: { word: 'AWS', credentials: 'aws' },
   GCP: { word: 'Google Cloud', credentials: 'gcp' },
@@ -64,7 +64,7 @@ const useRegistryField = (organizationId: string): FieldSpec => {
   }
 }
 
-/** What a module of the operator can read. */
+/** The fields that a module of the operator can read. */
 const machineFields: readonly FieldSpec[] = [
   { at: '/instance_type', label: 'Machine type', placeholder: 't3.large' },
   { at: '/min_running_nodes', label: 'Minimum machines', kind: 'number', initial: 1 },
@@ -150,7 +150,7 @@ const useCloudFields = (organizationId: string, isWanted: boolean): readonly Fie
   ]
 }
 
-/** What the answer names as stored without effect: the module of the operator does not read it. */
+/** Fields that the response lists as stored without effect: the module of the operator does not read them. */
 const unreadIn = (response: Response): string => {
   const fields = (response.headers.get('slipway-not-applied') ?? '').split(/[,;\s]+/).filter((each) => each !== '')
   return fields.length === 0
@@ -174,7 +174,7 @@ const create = async (organizationId: string, body: object): Promise<Made> => {
 
 interface Login {
   provider: Provider
-  /** Of credentials that there are; else new ones are made of the fields. */
+  /** The id of existing credentials; else new ones are made from the fields. */
   id?: string | undefined
   fields: Record<string, unknown>
 }
@@ -292,9 +292,9 @@ const credentialsField = (provider: Provider, logins: readonly CredentialsRow[])
 
 interface EditProps extends Props {
   cluster: Cluster
-  /** Whether it runs Kubernetes, by whomever it was made. */
+  /** True if it runs Kubernetes, however it was made. */
   isKubernetes: boolean
-  /** Credentials are for those who administer. */
+  /** Only administrators may see credentials. */
   logins: readonly CredentialsRow[]
   onClose(): void
 }

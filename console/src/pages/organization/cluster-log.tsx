@@ -1,4 +1,4 @@
-/** What the last runs for a cluster at a cloud provider said: plans, deployments, upgrades, stops. */
+/** The logs of the last runs for a cluster at a cloud provider: plans, deployments, upgrades, stops. */
 import { Button, Select } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
@@ -17,14 +17,14 @@ interface WireLine {
 
 interface Run {
   id: string
-  /** What it was, and when. */
+  /** The kind of the run, and its time. */
   title: string
   lines: Line[]
 }
 
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 
-/** By how its step begins. */
+/** By the first words of its step. */
 const kinds: Record<string, string> = {
   DryRun: 'Plan',
   Create: 'Deployment',

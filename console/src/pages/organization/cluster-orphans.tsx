@@ -1,4 +1,4 @@
-/** What a cluster runs and the database does not know, and what a person decides about it. */
+/** Services that run on a cluster but are unknown to the database, and the decisions about them. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -29,7 +29,7 @@ const contentOf = ({ instances, volumes }: Orphan): string =>
     ...(volumes.length === 0 ? [] : [plural(volumes.length, 'volume')]),
   ].join(', ') || 'its network'
 
-/** The reasons of those that could not be adopted, or what happened. */
+/** Why some could not be adopted, or the result. */
 const saidOf = (action: Action, left: readonly { reason: string }[]): string => {
   if (action === 'ignore') return 'They are left as they are.'
   if (action === 'remove') return 'They are being deleted.'
@@ -53,7 +53,7 @@ const decide = async (clusterId: string, action: Action, ids: string[] | null): 
   return saidOf(action, [])
 }
 
-/** `ids` null: all of a cluster with a conflict, which ends by that. */
+/** `ids` null: all of a cluster with a conflict, which this ends. */
 const Decisions = ({ clusterId, ids, what }: { clusterId: string; ids: string[] | null; what: string }) => {
   const queries = useQueryClient()
   const [isRemoving, remove] = useState(false)

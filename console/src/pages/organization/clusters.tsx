@@ -1,4 +1,4 @@
-/** Where the services of an organization run: Docker engines and Kubernetes clusters, with what is missing of each. */
+/** The clusters of an organization: Docker engines and Kubernetes clusters, with what each one lacks. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
@@ -24,7 +24,7 @@ const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | u
   </>
 )
 
-/** A cluster that answers is ready, in the words of people. */
+/** A cluster that answers is shown as ready. */
 const ClusterState = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | undefined }) => {
   const state = status?.status ?? cluster.status
   return (
@@ -49,7 +49,7 @@ export const Clusters = ({ organizationId }: Props) => {
   )
   const { data: logins = [] } = useCredentials(organizationId, may('write'))
   const statusOf = new Map((statuses.data ?? []).map((each) => [each.cluster_id, each]))
-  // Its credentials say what it is, which not everybody may read; versions of Kubernetes begin with a letter.
+  // Not everyone may read its credentials, which say what it is; versions of Kubernetes begin with a letter.
   const isKubernetes = ({ cloud_provider_credentials: kept, kubernetes, version }: Cluster): boolean => {
     const login = logins.find(({ id }) => id === kept?.credentials?.id)
     if (kubernetes === 'MANAGED') return true

@@ -1,4 +1,4 @@
-/** A list of things that are made, changed and deleted by the same kind of form: registries, tokens, groups of labels. */
+/** A list of records with the same kind of form: registries, tokens, groups of labels. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -18,7 +18,7 @@ interface Item {
   name: string
 }
 
-/** Only the words of the path differ between collections: the types are those of one of them. */
+/** Collections differ only in the path, so the types of one of them are used for all. */
 const collectionPath = (path: string) =>
   `/organization/{organizationId}/${path}` as '/organization/{organizationId}/containerRegistry'
 const itemPath = (path: string) =>
@@ -80,25 +80,25 @@ const UsedBy = ({ organizationId, path, id, name, users, onClose }: UsedByProps)
 }
 
 interface CollectionProps<Row extends Item> extends Props {
-  /** What one is called in a sentence: `registry`. */
+  /** The name of one in a sentence: `registry`. */
   noun: string
-  /** The last words of its path. */
+  /** The last parts of its path. */
   path: string
-  /** Where single ones are, if that differs between rows. */
+  /** The path of a single one, if that differs between rows. */
   pathOf?(row: Row): string
   columns: readonly Column<Row>[]
   fields: readonly FieldSpec[]
-  /** Those of a change, if they are others. */
+  /** The fields of a change, if they differ. */
   fieldsOf?(row: Row): readonly FieldSpec[]
   empty: ReactNode
-  /** Who may make and change them; who administers may delete them. */
+  /** The right to make and change them; administrators may delete them. */
   right: Right
-  /** The list of what uses one, and how many do. */
+  /** The list of users of one, and their number. */
   users?: { path: string; count(row: Row): number }
   consequence: string
   /** Lists that are read again besides this one. */
   alsoChanged?: readonly string[]
-  /** Offers no general button: there are others. */
+  /** Without the general button: there are others. */
   hasOwnButtons?: boolean
 }
 

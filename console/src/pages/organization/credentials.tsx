@@ -1,4 +1,4 @@
-/** Logins at cloud providers, engines and clusters. Their secrets are written and never read. */
+/** Credentials of cloud providers, engines and clusters. Their secrets are written and never read. */
 import { Button } from '@mantine/core'
 import { useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
@@ -31,7 +31,7 @@ const isSsh = (values: Readonly<Record<string, unknown>>): boolean =>
 const isTls = (values: Readonly<Record<string, unknown>>): boolean =>
   String(values['/engine_url'] ?? '').startsWith('tcp:')
 
-/** How a Docker engine is reached. */
+/** The connection of a Docker engine. */
 export const engineFields: readonly FieldSpec[] = [
   {
     at: '/engine_url',
@@ -113,7 +113,7 @@ export const credentialFields: Record<Provider, readonly FieldSpec[]> = {
   ],
 }
 
-/** Only the word of the provider differs: the types are those of one of them. */
+/** Providers differ only in the path, so the types of one of them are used for all. */
 const listPath = (provider: Provider) =>
   `/organization/{organizationId}/${provider}/credentials` as '/organization/{organizationId}/onPremise/credentials'
 const itemPath = (provider: Provider) =>

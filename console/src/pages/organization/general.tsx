@@ -1,4 +1,4 @@
-/** The name and the description of an organization, and its end. */
+/** The name and the description of an organization, and its deletion. */
 
 import { forms } from 'virtual:forms'
 import { useQuery, useQueryClient } from '@tanstack/react-query'

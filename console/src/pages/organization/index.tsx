@@ -1,4 +1,4 @@
-/** What belongs to an organization: people and their rights, clusters, sources, webhooks, and what was done by whom. */
+/** The settings of an organization: people and their rights, clusters, sources, webhooks, and the audit log. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import type { ReactNode } from 'react'

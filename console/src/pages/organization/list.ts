@@ -1,4 +1,4 @@
-/** How lists of an organization are read. */
+/** Reads lists of an organization. */
 import { useQuery } from '@tanstack/react-query'
 
 export interface Props {
@@ -9,7 +9,7 @@ export const useOrganizationList = <Row>(
   name: string,
   organizationId: string,
   ask: () => Promise<{ results: Row[] }>,
-  /** Whether the caller may read it. */
+  /** True if the caller may read it. */
   enabled = true,
 ) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results, enabled })
 

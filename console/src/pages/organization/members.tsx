@@ -1,4 +1,4 @@
-/** The people of an organization, and who is invited. */
+/** The members of an organization, and its invitations. */
 import { Select } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -36,7 +36,7 @@ const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: stri
       aria-label={`Role of ${name}`}
       size="xs"
       className="role-choice"
-      // Ownership is handed over, not given.
+      // Ownership is transferred, not shared.
       data={(roles.data ?? [])
         .filter((each) => each.name.toLowerCase() !== 'owner')
         .map((each) => ({ value: each.id, label: each.name }))}

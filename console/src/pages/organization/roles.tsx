@@ -1,4 +1,4 @@
-/** What each role allows, and the matrix of those that the organization has made. */
+/** The rights of each role, and the matrix of the organization's custom roles. */
 import { Button, Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -72,7 +72,7 @@ const rowOf = (role: Role | undefined, id: string, name: string): ProjectRow => 
 
 interface MatrixProps {
   rows: readonly ProjectRow[]
-  /** Absent where it is only read. */
+  /** Absent if it is read-only. */
   onChange?: ((row: ProjectRow) => void) | undefined
 }
 

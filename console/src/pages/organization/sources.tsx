@@ -1,4 +1,4 @@
-/** Where images, charts and repositories come from, and with which logins. */
+/** The sources of images, charts and repositories, and their credentials. */
 import type { Schemas } from '../../api/client.ts'
 import type { FieldSpec, Values } from '../../ui/record-form.tsx'
 import { Time } from '../../ui/time.tsx'
@@ -78,7 +78,7 @@ const registryFields: readonly FieldSpec[] = [
   describing,
 ]
 
-/** A name, with what else is known of it in small. */
+/** A name, with details in small print. */
 const Named = ({ name, notes }: { name: string | undefined; notes: readonly (string | null | undefined)[] }) => (
   <>
     <span className="strong">{name}</span>

@@ -21,7 +21,7 @@ const words: Record<string, string> = {
   PREVIEWS_PER_PROJECT: 'Previews per project',
 }
 
-/** How many of what is counted make one of what is shown. */
+/** The number of counted units in one shown unit. */
 const units: Record<string, number> = { MEMORY_MB: 1024, CPU_MILLICORES: 1000 }
 
 const numbers = new Intl.NumberFormat()

@@ -105,7 +105,7 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
   const saving = useMutation({
     async mutationFn() {
       const params = { path: { containerId: service.id } }
-      // All of them are replaced: what another client changed meanwhile stays.
+      // The request replaces all of them, so it is based on the current ones: changes of other clients are kept.
       const now = (await answerOf(client.GET(pathOf(service.kind), { params }))) as Values
       const body = { ...now, ...Object.fromEntries(changed.map((name) => [name, draft[name]])) }
       return answerOf(client.PUT(pathOf(service.kind), { params, body: body as never }))
@@ -145,7 +145,7 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
         <div className="card">
           {rows.map(([name, schema]) => (
             <Row
-              // A field may hold what is half typed: it begins anew when all are saved or discarded.
+              // A field may contain half-typed text: it is reset when all are saved or discarded.
               key={`${name} ${round}`}
               name={name}
               schema={schema}

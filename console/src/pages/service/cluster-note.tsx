@@ -1,4 +1,4 @@
-/** What the cluster of a service makes of its configuration, as the plan of a deployment says it. */
+/** How the cluster of a service treats its configuration, from the plan of a deployment. */
 import { useQuery } from '@tanstack/react-query'
 import { planOf } from '../../api/actions.ts'
 import { Problem } from '../../api/client.ts'
@@ -6,7 +6,7 @@ import type * as read from '../../api/queries.ts'
 import { useMay } from '../../ui/place.ts'
 import { fieldWords } from '../../ui/plan.tsx'
 
-/** Null while it is not known, and for those who may not ask. */
+/** Null while it is unknown, and without the right to read it. */
 const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
   const may = useMay()
   const plan = useQuery({
@@ -16,13 +16,13 @@ const usePlanned = ({ id, name, kind, environmentId }: read.Service) => {
     retry: false,
   })
   const planned = plan.data?.stages.flatMap(({ services }) => services).find((each) => each.id === id)
-  // Another failure says nothing of the cluster.
+  // Other failures say nothing about the cluster.
   const { error } = plan
   const refusal = error instanceof Problem && [400, 409].includes(error.status) ? error.message : undefined
   return { planned, refusal }
 }
 
-/** JSON pointers to what is set and has no effect on this cluster. */
+/** JSON pointers to fields that are set but have no effect on this cluster. */
 export const useNotApplied = (service: read.Service): readonly string[] =>
   usePlanned(service).planned?.not_applied ?? []
 

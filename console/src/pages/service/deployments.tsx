@@ -1,4 +1,4 @@
-/** The deployments of a service, and its versions to go back to. */
+/** The deployments of a service, and the versions for a rollback. */
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'

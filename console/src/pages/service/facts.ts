@@ -1,4 +1,4 @@
-/** What a service is, in a few lines. */
+/** The facts about a service, in a few lines. */
 import { databaseWord, type Service } from '../../api/queries.ts'
 
 type Fields = Record<string, unknown>
@@ -113,7 +113,7 @@ const facts: Record<Service['kind'], (raw: Fields) => Facts> = {
   argocdApp: argoFacts,
 }
 
-/** Words, not something to be typed or compared letter by letter. */
+/** A word, not a value to be typed or compared exactly. */
 const prose = new Set(['Database', 'Storage', 'Reachable', 'Registry', 'State', 'Synchronized', 'Tool', 'Variables'])
 
 export const isProse = (name: string, value: string): boolean =>

@@ -1,4 +1,4 @@
-/** A service: what it is and does now, its versions, logs, variables and settings. */
+/** A service: its facts and state, its versions, logs, variables and settings. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import type { ReactNode } from 'react'
@@ -23,7 +23,7 @@ import { Settings } from './settings.tsx'
 import { isKind, type Section, type Shown, sections, sectionsOf } from './shown.ts'
 import { TerraformState } from './terraform.tsx'
 
-/** What the instances of a service print. */
+/** The output of a service's instances. */
 const Logs = ({ service, status }: Shown) => (
   <ServiceLog service={service} isRunning={status?.running_state === 'RUNNING'} />
 )

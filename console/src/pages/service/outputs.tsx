@@ -1,4 +1,4 @@
-/** What a job or a module gave to the other services: built-in variables of the environment. */
+/** The outputs of a job or a module for other services: built-in variables of the environment. */
 import { useQuery } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
 import type * as read from '../../api/queries.ts'

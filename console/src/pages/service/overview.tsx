@@ -1,4 +1,4 @@
-/** What a service is and does now. */
+/** The facts and the state of a service. */
 import { Button, PasswordInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -61,7 +61,7 @@ const Values = ({ override: { set, set_string: texts, set_json: json, file } }: 
   )
 }
 
-/** The values that a chart is installed with, beside its own. */
+/** The values with which a chart is installed, beside its defaults. */
 const ChartValues = ({ service }: { service: read.Service }) => {
   const may = useMay()
   return (
@@ -188,7 +188,7 @@ const Credentials = ({ id }: { id: string }) => {
   )
 }
 
-/** What happens in the middle of the page, by kind. */
+/** The middle of the page, by kind. */
 const Main = ({ service, status }: Shown) => {
   if (staysUp(service))
     return (

@@ -1,4 +1,4 @@
-/** The runs of a job with a schedule: by the clock and by hand, each with what it printed. */
+/** The scheduled and manual runs of a job, each with its output. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
@@ -18,7 +18,7 @@ import type { Shown } from './shown.ts'
 
 type Run = Schemas['JobRun']
 
-/** Below the history of the environment: what changes there may have ended a run. */
+/** Below the history of the environment: a change there may have ended a run. */
 const runsKey = ({ environmentId, id }: read.Service) => ['history', environmentId, 'runs', id]
 
 const useRuns = (service: read.Service) =>
@@ -112,7 +112,7 @@ export const Runs = ({ service }: Shown) => {
   const runs = useRuns(service)
   const [open, setOpen] = useState<string | null>(null)
   const refresher = useMemo(() => createRefresher(queries), [queries])
-  // Beginnings and ends come by the stream of the organization, and what a run prints by this one.
+  // The stream of the organization reports starts and ends, this one the output of a run.
   useStream(`/service/logs?service=${service.id}&limit=0`, {
     onMessage: () => refresher.refresh(({ queryKey }) => queryKey[2] === 'runs' && queryKey[3] === service.id),
   })

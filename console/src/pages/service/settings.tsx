@@ -42,7 +42,7 @@ const helmSource = ({ repository, git }: { repository?: Fields; git?: Fields }):
         },
       }
 
-/** The record, with what an edit takes in the place of what the record shows. */
+/** The record, in the format that an edit accepts. */
 const editableOf = ({ kind, raw }: Pick<Service, 'kind' | 'raw'>): Fields => {
   if (kind === 'job') return { ...raw, source: jobSource(raw.source as Fields) }
   if (kind === 'helm') return { ...raw, source: helmSource(raw.source as Fields) }

@@ -1,4 +1,4 @@
-/** What the pages of a service are given, and which of them each kind has. */
+/** The props of the pages of a service, and the pages that each kind has. */
 import * as read from '../../api/queries.ts'
 
 export interface Shown {
@@ -20,7 +20,7 @@ export const sections = {
 
 export type Section = keyof typeof sections
 
-/** What the API has for a kind. */
+/** The API paths of a kind. */
 const sectionsFor: Record<read.Kind, readonly Section[]> = {
   application: ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced'],
   container: ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced'],
@@ -39,5 +39,5 @@ export const sectionsOf = (service: read.Service): readonly Section[] =>
 
 export const isKind = (word: string): word is read.Kind => read.kinds.includes(word as read.Kind)
 
-/** Those whose instances stay up. */
+/** Kinds whose instances keep running. */
 export const staysUp = ({ kind }: read.Service): boolean => ['application', 'container', 'database'].includes(kind)

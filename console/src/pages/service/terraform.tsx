@@ -1,4 +1,4 @@
-/** A terraform service: what is done with its module, and what it manages. */
+/** A terraform service: the actions on its module, and its resources. */
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -79,7 +79,7 @@ export const TerraformActions = ({ service }: { service: read.Service }) => {
   )
 }
 
-/** What the tool said last: the plan, and what was applied. */
+/** The last output of the tool: the plan, and the applied changes. */
 export const LastRun = ({ service }: { service: read.Service }) => {
   const { kind, id, environmentId } = service
   const may = useMay()

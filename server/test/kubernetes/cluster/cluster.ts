@@ -1,6 +1,7 @@
 /**
  * A Kubernetes cluster of one node for tests: its programs run in namespaces and cgroups of their own, beside the
- * machine's Docker engine and without its containerd. It ends with the process that started it, also when that is killed.
+ * machine's Docker engine and without its containerd. It ends with the process that started it, also when that is
+ * killed.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'

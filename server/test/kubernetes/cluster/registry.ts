@@ -1,4 +1,7 @@
-/** A registry of this machine from which the node of the tests pulls small images, under its own name and as the public one. */
+/**
+ * A registry of this machine from which the node of the tests pulls small images, under its own name and as the public
+ * one.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createOutbound, type Outbound } from '../../../src/lib/net/outbound.ts'
@@ -32,8 +35,8 @@ export const leadTo = (registry: string, url: string): void => {
 export const privateLogin = { username: 'reader', password: 'a word' }
 
 /**
- * With `shop/app:1`, which has a user of its own, the same as `private/app:1`, which needs the login, `shop/root:1`, which
- * has no user, and `library/redis:7`.
+ * With `shop/app:1`, which has a user of its own, the same as `private/app:1`, which needs the login, `shop/root:1`,
+ * which has no user, and `library/redis:7`.
  */
 export const startNodeRegistry = async (): Promise<FakeRegistry> => {
   const basic = `${privateLogin.username}:${privateLogin.password}`

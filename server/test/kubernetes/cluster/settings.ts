@@ -34,8 +34,8 @@ config_path = ${JSON.stringify(join(folder, 'registries'))}
 `
 
 /**
- * Each pod is a network of its own: what goes from one to another passes the rules of the services. Out of the node they
- * come as the node, so that this machine knows where to answer.
+ * Each pod is a network of its own: what goes from one to another passes the rules of the services. Out of the node
+ * they come as the node, so that this machine knows where to answer.
  */
 export const podNetwork = ({ folder }: NodePlace): object => ({
   cniVersion: '1.0.0',

@@ -95,7 +95,9 @@ const json = (
   return true
 }
 
-/** `auth`: `basic` and `token` are the `user:password` that it admits; `under`: what alone needs it, such as `team/`. */
+/**
+ * `auth`: `basic` and `token` are the `user:password` that it admits; `under`: what alone needs it, such as `team/`.
+ */
 export const startFakeRegistry = async (auth: Auth = 'none', address = '127.0.0.1'): Promise<FakeRegistry> => {
   const asked: string[] = []
   const tags = new Map<string, { bytes: Buffer; type: string }>()

@@ -1,7 +1,7 @@
 /**
  * A Docker engine of the test's own, in a folder of its own, which may be restarted while others use the machine's. It
- * leaves the firewall alone (two engines would take each other's rules away), so its containers reach no outside; and it
- * has a bridge of its own, because an engine without one removes that of the machine's engine.
+ * leaves the firewall alone (two engines would take each other's rules away), so its containers reach no outside; and
+ * it has a bridge of its own, because an engine without one removes that of the machine's engine.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'

@@ -40,7 +40,9 @@ export interface MemoryCluster {
   speak(): void
   /** Ends every watch that is open. */
   cut(): void
-  /** What a command in a pod writes, piece by piece, and its exit code; null where its connection ends before it does. */
+  /**
+   * What a command in a pod writes, piece by piece, and its exit code; null where its connection ends before it does.
+   */
   exec: (pod: Stored, words: readonly string[]) => { pieces: readonly string[]; exitCode: number | null }
   /** Files that executions have left, by task and path, as a pod with their claim reads them. */
   files: Map<string, Readonly<Record<string, string>>>
@@ -150,7 +152,9 @@ const sendLog = (lines: readonly string[], { query }: Asked, response: ServerRes
   response.end(shown.map((line) => `${line}\n`).join(''))
 }
 
-/** What reads a file of an execution: the words are its script's, and the last ones a path and the most that is read. */
+/**
+ * What reads a file of an execution: the words are its script's, and the last ones a path and the most that is read.
+ */
 const readLeft = (
   files: MemoryCluster['files'],
   pod: Stored,

@@ -1,6 +1,6 @@
 /**
- * What helm does with a cluster in memory, as far as this server asks it: charts whose templates are JSON, with values in
- * JSON in place of `{{name}}`. An object with the annotation `fake/fails` fails its upgrade.
+ * What helm does with a cluster in memory, as far as this server asks it: charts whose templates are JSON, with values
+ * in JSON in place of `{{name}}`. An object with the annotation `fake/fails` fails its upgrade.
  */
 import { createGunzip } from 'node:zlib'
 import { extract } from 'tar-stream'

@@ -1,4 +1,6 @@
-/** The objects of an API server in memory, as far as this server asks for them: apply, merge, delete, lists and watches. */
+/**
+ * The objects of an API server in memory, as far as this server asks for them: apply, merge, delete, lists and watches.
+ */
 import { randomUUID } from 'node:crypto'
 import type { Json } from '../api.ts'
 

@@ -1,6 +1,7 @@
 /**
- * The guarantees of every runtime, as tests: the same cases on each of them. `conform` registers them; a runtime provides
- * programs with the required behavior, in any form that it can run, and is called from outside, through its ingress.
+ * The guarantees of every runtime, as tests: the same cases on each of them. `conform` registers them; a runtime
+ * provides programs with the required behavior, in any form that it can run, and is called from outside, through its
+ * ingress.
  */
 
 import assert from 'node:assert/strict'
@@ -89,7 +90,10 @@ export interface Subject {
     writer: Program
     /** As a task: writes `left` to `/out/left.txt`, and ends with code 3. */
     badWriter: Program
-    /** As a task: writes `begun` to `/out/left.txt`, then a line, and does not end within a minute unless it is asked to. */
+    /**
+     * As a task: writes `begun` to `/out/left.txt`, then a line, and does not end within a minute unless it is asked
+     * to.
+     */
     endlessWriter: Program
   }
   /** Asks an instance of `distinct` every second whether it is ready; one no counts. */
@@ -299,7 +303,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
   conformRollouts({ ...suite, create: (ownerId) => create(ownerId, router), programs, images })
 
   describe('observe, watch and logs', () => {
-    test('observe tells ids, state and times of the asked services only', async () => {
+    test('observe reports ids, state and times of the requested services only', async () => {
       const [one, two] = [createWorkload(programs.serve), createWorkload(programs.serve)]
       await Promise.all([deploy(runtime, one), deploy(runtime, two)])
       const [seen, ...others] = await runtime.observe([one])
@@ -312,7 +316,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       assert.deepEqual(await runtime.observe([]), [])
     })
 
-    test('usage tells what running instances use and may, also to several who ask at once, and nothing of what is gone', async () => {
+    test('usage reports use and limits of running instances, also to several concurrent callers, and nothing about removed ones', async () => {
       const workload = createWorkload(programs.serve)
       await deploy(runtime, workload)
       const instances = await runtime.observe([workload])
@@ -331,7 +335,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       await untilTrue(async () => (await runtime.usage(instances, signal())).size === 0, { what: 'nothing to be told' })
     })
 
-    test('watch yields what starts and what ends, and ends itself when aborted', async () => {
+    test('watch yields starts and ends, and ends when aborted', async () => {
       const workload = createWorkload(programs.serve)
       const controller = new AbortController()
       const events: RuntimeEvent[] = []
@@ -350,7 +354,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       await watching
     })
 
-    test('logs: tail gives the last lines in order, since only later ones, follow goes on without loss until aborted', async () => {
+    test('logs: tail returns the last lines in order, since only later ones, follow continues without loss until aborted', async () => {
       const workload = createWorkload(programs.talk)
       await deploy(runtime, workload)
       const logs = (options = {}) => runtime.logs(workload, options)
@@ -402,7 +406,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       }
     })
 
-    test('following the last lines does not replay older ones of an instance that is silent since', async () => {
+    test('following the last lines does not replay older ones of an instance that has been silent since', async () => {
       const silent = createWorkload(programs.neverReady)
       await converge(silent, runningAs(silent), null)
       const logs = (options = {}) => runtime.logs(silent, options)
@@ -418,7 +422,7 @@ export const conform = ({ create, programs, images, ...rest }: Subject): void =>
       assert.deepEqual(lines.map(numberOf), range(numberOf(lines[0]!), numberOf(lines.at(-1)!)))
     })
 
-    test('capacity says what there is for services', async () => {
+    test('capacity reports the resources for services', async () => {
       const { cpuMillicores, memoryMb, architecture } = await runtime.capacity()
       assert.ok(cpuMillicores >= 1000 && memoryMb >= 256, `${cpuMillicores} ${memoryMb}`)
       assert.match(architecture, /^(AMD64|ARM64)$/)

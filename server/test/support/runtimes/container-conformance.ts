@@ -31,7 +31,7 @@ export const conformContainers = ({ runtime, visit, soon, programs, commands, re
   const ask = ({ serviceId }: Workload) => visit(runtime().ingress.url(`${serviceId}.localhost`))
 
   describe('settings of containers', () => {
-    test('what is run after the start is run before the version is ready, and what is run before the end before it', async () => {
+    test('the command after the start runs before the version is ready, and the command before the end before it ends', async () => {
       const workload = createWorkload(programs.serve, {
         postStart: commands.tell('hello'),
         preStop: commands.tell('goodbye'),
@@ -53,7 +53,7 @@ export const conformContainers = ({ runtime, visit, soon, programs, commands, re
       )
     })
 
-    test('a command after the start that fails is the failure of the rollout, and the version before serves on', async () => {
+    test('a failing command after the start fails the rollout, and the previous version keeps serving', async () => {
       const old = createWorkload(programs.serve)
       await rollOut(old)
       const failing = { ...old, revision: newId(), postStart: commands.fail }
@@ -69,7 +69,7 @@ export const conformContainers = ({ runtime, visit, soon, programs, commands, re
       })
     })
 
-    test('a version that is to be recreated starts after the one before has ended', async () => {
+    test('with Recreate, a version starts after the previous one has ended', async () => {
       const old = createWorkload(programs.serve)
       await rollOut(old)
       const fresh = { ...old, revision: newId(), recreate: true }
@@ -83,7 +83,7 @@ export const conformContainers = ({ runtime, visit, soon, programs, commands, re
       await soon(async () => assert.match(await ask(fresh), /^200/))
     })
 
-    test('an instance that is not ready any more gets no requests until it is again, and with none ready nobody answers', async () => {
+    test('an instance that is no longer ready gets no requests until it is again, and with none ready no request is answered', async () => {
       const workload = createWorkload(programs.distinct, { instances: 2, readiness })
       const ends = new AbortController()
       const keeping = runtime().keepAlive(ends.signal)

@@ -72,7 +72,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
   ) => runtime().converge(workload, desired, rollout, ends)
 
   describe('images', () => {
-    test('an image that is held is there at once, twice and more, by a reference that runs', async () => {
+    test('a held image is available at once, also for repeated calls, by a reference that runs', async () => {
       const image = { ...nobody, reference: images.held, refresh: false }
       const reference = await runtime().images.hold(image, ignore, signal())
       assert.equal(await runtime().images.hold(image, ignore, signal()), reference)
@@ -80,7 +80,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await deploy(runtime(), createWorkload({ ...programs.serve, image: reference }))
     })
 
-    test('an image that is nowhere is refused by its name', async () => {
+    test('a missing image is refused with its name', async () => {
       const image = { ...nobody, reference: images.missing, refresh: true }
       const error = await deploymentError(runtime().images.hold(image, ignore, signal()))
       assert.match(error.code, /^image_/)
@@ -96,7 +96,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
   })
 
   describe('a rollout', () => {
-    test('starts as many instances as asked, which answer; the same again changes nothing', async () => {
+    test('starts as many instances as requested, which answer; repeating it changes nothing', async () => {
       const version = createVersion({ instances: 3 })
       const ids = (instances: readonly { id: string }[]) => instances.map(({ id }) => id).sort()
       const first = await converge(version.workload, version.desired)
@@ -112,7 +112,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       assert.match(await version.visit(), /^200/)
     })
 
-    test('leads requests to the new version before the old one ends, and loses none on the way', async () => {
+    test('routes requests to the new version before the old one ends, and loses none', async () => {
       const old = createVersion({ instances: 2 })
       await converge(old.workload, old.desired)
       const fresh = next(old, { instances: 1 })
@@ -149,7 +149,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       )
     })
 
-    test('publishes the names that there are at the switch, not those of its start', async () => {
+    test('publishes the names that exist at the switch, not those of its start', async () => {
       const { workload, exposure } = createVersion()
       const taken = `taken-${workload.serviceId}.localhost`
       let now: Exposure = { ...exposure, hosts: [...exposure.hosts, { ...exposure.hosts[0]!, host: taken }] }
@@ -181,7 +181,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await runsAlone(old)
     })
 
-    test('that was killed at any step goes on when it is asked for again', async () => {
+    test('that was killed at any step resumes when it is requested again', async () => {
       const check = async (killed: RolloutStep | 'serving'): Promise<void> => {
         const old = createVersion()
         await converge(old.workload, old.desired)
@@ -199,7 +199,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await Promise.all((['start', 'ready', 'switch', 'serving', 'drain', 'retire'] as const).map(check))
     })
 
-    test('of a service with volumes stops the old version first where the runtime says so, and its volumes stay', async () => {
+    test('of a service with volumes stops the old version first where the runtime says so, and its volumes are kept', async () => {
       const volume = { id: newId(), mountPath: '/data', sizeGb: 1 }
       const old = createVersion({ volumes: [volume] })
       const stopsFirst = runtime().stopsFirst(old.workload)
@@ -245,7 +245,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       assert.ok(error.lines.length > 0)
     })
 
-    test('that is aborted rejects promptly with the reason, and leaves nothing that converge does not remove', async () => {
+    test('that is aborted rejects promptly with the reason, and leaves only what converge removes', async () => {
       for (const delayMs of [0, 30, 120, 200]) {
         const workload = createWorkload(programs.neverReady, { instances: 2 })
         const controller = new AbortController()
@@ -261,7 +261,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       }
     })
 
-    test('converge of what is gone, and twice at once, succeed', async () => {
+    test('converge of a removed service, and two concurrent ones, succeed', async () => {
       const { workload, desired } = createVersion()
       await converge(workload, absent, null)
       await converge(workload, desired)
@@ -288,7 +288,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
     const idsOf = async ({ workload }: ReturnType<typeof createVersion>): Promise<string[]> =>
       (await runtime().observe([workload])).sort((a, b) => a.index - b.index).map(({ id }) => id)
 
-    test('adds some beside those that run and ends the last ones, and restarts none', async () => {
+    test('adds some beside the running ones and ends the last ones, and restarts none', async () => {
       const version = createVersion({ instances: 1, ...ours })
       await converge(version.workload, version.desired)
       const [first] = await idsOf(version)
@@ -321,7 +321,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await areLeft(1)
     })
 
-    test('of what scales there are at least as many as it says', async () => {
+    test('a scaling service has at least the requested number', async () => {
       const version = createVersion({ instances: 2, scaling: { ...scaling, min: 2, sleeps: false } })
       await converge(version.workload, version.desired)
       await soon(async () => assert.equal((await idsOf(version)).length, 2))
@@ -330,7 +330,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
     })
 
     if (!abilities.has('sleep')) return
-    test('with none its hosts hold requests, which the first that is added answers', async () => {
+    test('with none its hosts queue requests, which the first added one answers', async () => {
       const version = createVersion({ instances: 1, scaling })
       await converge(version.workload, version.desired)
       await resize(version, 0)
@@ -344,7 +344,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       assert.match(await waiting, new RegExp(`^200 .*${version.workload.revision}`))
     })
 
-    test('what does not become ready is refused with the reason, and its hosts say so', async () => {
+    test('instances that do not become ready are refused with the reason, and its hosts say so', async () => {
       const deaf = createVersion({ ...programs.neverReady, instances: 0, scaling, readyTimeoutMs: 700 })
       await converge(deaf.workload, deaf.desired, null)
       const waiting = deaf.visit()
@@ -357,7 +357,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
   })
 
   describe('ingress', () => {
-    test('a name that is added or taken away is published by itself, and seen to differ until then', async () => {
+    test('an added or removed name is published separately, and reported as different until then', async () => {
       const { workload, exposure, desired } = createVersion()
       await converge(workload, desired)
       const { ingress } = runtime()
@@ -376,7 +376,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       assert.ok(!(await ingress.look()).services.includes(workload.serviceId))
     })
 
-    test('a port that is open over TCP and UDP both is reached over both at its published port', async () => {
+    test('a port that is open over both TCP and UDP is reached over both at its published port', async () => {
       nextPort += 1
       const port = nextPort
       const both = (['TCP', 'UDP'] as const).map((protocol) => ({ internalPort: 8080, externalPort: port, protocol }))
@@ -397,7 +397,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
     })
 
     if (!sharesPorts) return
-    test('a port that something else holds fails a rollout, and keeps the rest of nothing that serves already', async () => {
+    test('a port in use fails a rollout, and does not affect the rest of a version that serves already', async () => {
       nextPort += 1
       const thief = createServer().listen(nextPort, '127.0.0.1')
       await once(thief, 'listening')
@@ -432,7 +432,7 @@ export const conformRollouts = (subject: RolloutSubject): void => {
       await deploy(runtime(), { ...workload, revision: newId() })
     })
 
-    test('two owners side by side do not see or end what the other has', async () => {
+    test('two owners side by side do not see or end each other’s objects', async () => {
       const other = create(`conformance-${newId()}`)
       try {
         const mine = createWorkload(programs.serve)

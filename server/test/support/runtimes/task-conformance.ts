@@ -25,7 +25,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
     const given = new Secret([{ path: '/in/given', content: 'given' }])
     const plain = { oomKilled: false, timedOut: false, outputs: {} }
 
-    test('run gives the exit code and every line, and the same task id joins the one execution', async () => {
+    test('run returns the exit code and every line, and the same task id attaches to the one execution', async () => {
       const task = createTask(programs.task)
       const outputs: string[][] = [[], [], []]
       const [first, ...others] = await Promise.all(
@@ -38,7 +38,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       assert.deepEqual(await runtime().observe([task]), [])
     })
 
-    test('run gives what the task left, to whoever joins it later too, until its end is called for', async () => {
+    test('run returns the outputs of the task, also to later callers, until endTask is called', async () => {
       const others = ['/out/missing', ...(streamsFiles ? ['/out'] : [])].map((path) => ({ path, maxBytes: 1024 }))
       const outputs = [left, ...others]
       const task = createTask(programs.writer, { files: given, outputs })
@@ -60,7 +60,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       assert.equal(await runtime().stopTask(key, 0, signal()), null)
     })
 
-    test('an output that is too large is told of, and keeps none of the others', async () => {
+    test('an output that is too large is reported, and does not affect the others', async () => {
       const small = { path: '/in/given', maxBytes: 5 }
       const wanted = [{ ...left, maxBytes: 3 }, ...(streamsFiles ? [small] : [])]
       const task = createTask(programs.writer, { files: given, outputs: wanted })
@@ -73,7 +73,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
 
     const streams = 'an output goes to its place as a stream, as large as it may be, in its time, and of good ends only'
     if (!streamsFiles)
-      test('what leaves a stream, or files of several folders, is refused before it begins', async () => {
+      test('a task with a stream, or files of several folders, is refused before it starts', async () => {
         for (const outputs of [
           [left, { path: '/other/more', maxBytes: 1 }],
           [{ ...left, stream: { to: async () => {}, deadlineMs: 1000 } }],
@@ -124,7 +124,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       await runtime().converge(second, { state: 'absent', graceMs: 0 }, null, signal())
     })
 
-    test('a later attempt takes the place of an earlier one, and one that is lost is not begun again', async () => {
+    test('a later attempt replaces an earlier one, and a lost one is not started again', async () => {
       const first = createTask(programs.writer, { files: given, outputs: [left] })
       await runtime().run(first, ignore, signal())
       const second = { ...first, attempt: 2, ...programs.task }
@@ -135,7 +135,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       assert.equal((await deploymentError(runtime().run(first, ignore, signal(), once))).code, 'task_gone')
     })
 
-    test('a task that is stopped ends soon, and gives what it left', async () => {
+    test('a stopped task ends soon, and returns its outputs', async () => {
       const task = createTask(programs.endlessWriter, { outputs: [left] })
       const lines: string[] = []
       const run = runtime().run(task, (line) => lines.push(line), signal())
@@ -147,12 +147,12 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       await runtime().endTask(task, signal())
     })
 
-    test('a task that takes too long is stopped, and its end says so', async () => {
+    test('a task that takes too long is stopped, and its result says so', async () => {
       const task = createTask(programs.endlessTask, { timeoutMs: 600 })
       assert.equal((await runtime().run(task, ignore, signal())).timedOut, true)
     })
 
-    test('a task that nobody waits for is ended by its id, and ending what is not there succeeds', async () => {
+    test('a task without a waiting caller is ended by id, and ending a missing one succeeds', async () => {
       const task = createTask(programs.endlessTask)
       const controller = new AbortController()
       const run = rejection(runtime().run(task, ignore, controller.signal))
@@ -164,7 +164,7 @@ export const conformTasks = ({ runtime, streamsFiles }: Suite, programs: Subject
       assert.deepEqual(own, [])
     })
 
-    test('a task whose wait is aborted goes on: who asks next joins it and gets its end', async () => {
+    test('a task whose wait is aborted continues: the next caller attaches to it and gets its result', async () => {
       const task = createTask(programs.task)
       const handover = new AbortController()
       const begun = Promise.withResolvers<string>()

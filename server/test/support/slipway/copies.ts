@@ -1,6 +1,6 @@
 /**
- * Copies of a data directory, made and put back as docs/guides/backup.md says, and what a server says of a cluster whose
- * database is older than what it finds there.
+ * Copies of a data directory, made and put back as docs/guides/backup.md says, and what a server says of a cluster
+ * whose database is older than what it finds there.
  */
 import assert from 'node:assert/strict'
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs'

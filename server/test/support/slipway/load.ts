@@ -22,8 +22,8 @@ export interface Load {
 type Ask = () => Promise<string>
 
 /**
- * `host` is the service's name at the router on `port` of loopback; `websocket` false leaves the websocket out; the load
- * ends with the test `t` at the latest.
+ * `host` is the service's name at the router on `port` of loopback; `websocket` false leaves the websocket out; the
+ * load ends with the test `t` at the latest.
  */
 export const startLoad = (
   port: number,

@@ -12,8 +12,8 @@ export interface Visits {
 }
 
 /**
- * Looks at the host at each of these routers in turn. Answers what ends the visits, and what they saw; they end with the
- * test `t` at the latest.
+ * Looks at the host at each of these routers in turn. Answers what ends the visits, and what they saw; they end with
+ * the test `t` at the latest.
  */
 export const startVisits = (slipways: readonly Slipway[], host: string, t?: TestContext): (() => Promise<Visits>) => {
   const seen: Visits = { count: 0, failures: [], versions: [] }

@@ -1,7 +1,7 @@
 /**
- * Sits between a client and an ACME server, and answers in its place with configured refusals, which a real one gives too
- * rarely to wait for. Everything else passes, with the requested host, on which the server's addresses and signatures
- * depend.
+ * Sits between a client and an ACME server, and answers in its place with configured refusals, which a real one gives
+ * too rarely to wait for. Everything else passes, with the requested host, on which the server's addresses and
+ * signatures depend.
  */
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
