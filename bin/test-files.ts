@@ -55,7 +55,7 @@ interface TestFile {
 
 const describe = (file: string): TestFile => {
   const path = relative(root, resolve(file))
-  // Of a file that has never run, its size has to do: a kilobyte counts as a second.
+  // For a file that has never run, the size is used: a kilobyte counts as a second.
   return { path, lane: laneOf(path), expectedMs: durations[path] ?? statSync(join(root, path)).size }
 }
 

@@ -98,7 +98,9 @@ RUN ls -a /work
   assert.doesNotMatch(other.log, /^(one|two)$/m)
 })
 
-test('a locked cache is used by one step at a time, a private one is separate for each', { skip: onlyAtNight }, async () => {
+test('a locked cache is used by one step at a time, a private one is separate for each', {
+  skip: onlyAtNight,
+}, async () => {
   const step = (sharing: string) => ({
     Dockerfile: `FROM ${busyboxImage}
 RUN --mount=type=cache,id=${sharing},target=/c,sharing=${sharing} [ ! -e /c/busy ] && touch /c/busy && sleep 1 && rm /c/busy # ${newId()}

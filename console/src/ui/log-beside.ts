@@ -1,4 +1,4 @@
-/** Lines of deployments beside those of a log: what of them is in the time that is shown, and both as one. */
+/** Lines of deployments beside those of a log: those in the time that is shown, merged into one list. */
 
 import type { Line } from '../api/log-line.ts'
 import { createLineList, everything, type Filter, type LineList, type Lines } from './log-lines.ts'

@@ -43,12 +43,12 @@ const useEnds = (active: readonly Active[] | undefined): void => {
       if (toneOf(row.status) === 'bad') tellFailure(words, link)
       else tell(words, link)
     }
-    // An environment that was deleted has nothing more to tell.
+    // A deleted environment gets no notice.
     for (const one of ended.slice(0, mostTold)) tellEnd(one).catch(() => undefined)
   }, [active, queries])
 }
 
-/** What is deploying now, anywhere in the organization; how it ended is told with a link to it. */
+/** Current deployments, anywhere in the organization; a notice with a link shows how one ended. */
 const Deploying = ({ organizationId }: { organizationId: string }) => {
   const { data: active } = useQuery(read.activeDeployments(organizationId))
   useEnds(active)

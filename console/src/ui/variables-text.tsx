@@ -14,7 +14,7 @@ import { useTellReach, type VariablesPlace } from './variable-reach.ts'
 
 type Variable = Schemas['Variable']
 
-/** Of its own, with a value that can be read and is no file: the others keep to their own dialog. */
+/** A variable of this place, with a readable value and not a file: the others have their own dialog. */
 const isPlain = ({ is_secret, value, mount_path, aliased_variable, overridden_variable, variable_type }: Variable) =>
   !is_secret &&
   value !== null &&

@@ -84,7 +84,7 @@ export const ImageFields = ({ image, put, problem, pointer }: ImageFieldsProps) 
     const { host, name = '', tag, digest } = imageForm.exec(next.trim())?.groups ?? {}
     put({ image_name: name, tag: digest ?? tag ?? 'latest', registry_id: registryOf(host) })
   }
-  // Whoever types an image before the registries are read gets its registry when they are.
+  // The registry of an image that was typed before the registries were read is chosen when they are.
   useEffect(() => {
     if (image.registry_id !== '') return
     const registryId = registryOf(imageForm.exec(text.trim())?.groups?.host)

@@ -40,7 +40,7 @@ const BulkBar = (props: Props) => {
   const may = useMay()
   const [asked, ask] = useState<Verb | null>(null)
   if (members.length === 0) return null
-  // Only what all of them can be told: nothing is left out silently.
+  // Only actions that all of them support: no service is left out silently.
   const verbs = (Object.keys(verbsOfSeveral) as Verb[])
     .filter((verb) => may(verb === 'delete' ? 'delete' : 'deploy'))
     .filter((verb) => members.every(({ kind }) => verbsOfSeveral[verb]?.includes(kind) === true))

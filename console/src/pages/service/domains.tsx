@@ -31,7 +31,7 @@ const certificatePath = (kind: read.Kind) =>
 const pem = { autosize: true, minRows: 5, maxRows: 10, required: true, spellCheck: false } as const
 const mono = { input: { fontFamily: 'var(--mono)', fontSize: 12 } }
 
-/** A certificate that somebody brings for a domain, in the place of one that is ordered. */
+/** A certificate that a user uploads for a domain, in place of an ordered one. */
 const CertificateDialog = ({ service, domain, onClose }: Props) => {
   const queries = useQueryClient()
   const may = useMay()
