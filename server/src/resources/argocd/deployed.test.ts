@@ -173,7 +173,7 @@ test('a failed synchronization says why, and the commit before is back; later fa
   )
   argo.manifests = () => [{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress', metadata: { name: 'any' } }]
   const leading = (await failed(path, { git_commit_id: second })).error.message
-  assert.match(leading, /:Ingress is not permitted .* gives its namespace the label slipway\.hosts=any\.$/)
+  assert.match(leading, /:Ingress is not permitted .* the namespace of Argo CD has the label slipway\.hosts=any\.$/)
   const argoPlace = store.find('Namespace', '', 'argocd')!
   store.merge(argoPlace, { metadata: { labels: { 'slipway.hosts': 'any' } } })
   await deploy(path, { git_commit_id: second })

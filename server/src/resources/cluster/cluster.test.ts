@@ -223,8 +223,8 @@ test('a feature is sent as an id and a value, and answered with its whole entry 
 test('a cluster that this server cannot run on says so when it is deployed, upgraded or stopped; it can be edited and deleted', async () => {
   const { id } = await create()
   for (const [path, words] of [
-    [`${clusters}/${id}/deploy`, /Kubernetes/],
-    [`/cluster/${id}/upgrade`, /Kubernetes/],
+    [`${clusters}/${id}/deploy`, /no credentials that this server can use/],
+    [`/cluster/${id}/upgrade`, /no credentials that this server can use/],
     [`${clusters}/${id}/stop`, /nothing to stop/],
   ] as const) {
     const { status, body } = await call('POST', path)
