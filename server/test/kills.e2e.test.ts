@@ -65,7 +65,7 @@ test(`after each of ${kills} kill -9 the deployment reaches a final state, and e
     await git.commit('kills', { 'index.html': `v${round}\n` }, `v${round}`)
     asked.add((await deploy(slipway, application.id)).deployment_request_id)
     const at = performance.now() + moment()
-    await until(() => performance.now() >= at, { what: 'the moment of the kill' })
+    await until(() => performance.now() >= at, { what: 'the moment of the kill', timeoutMs: 60_000 })
     if (!isSettled(await stateOf(slipway, application.id))) hits += 1
     await slipway.kill('SIGKILL')
     await slipway.start()
