@@ -1,6 +1,6 @@
 /** Objects with several forms: a value or a field selects the form, then the object is checked against its schema. */
 import Type, { type TObject, type TSchema } from 'typebox'
-import { loosely } from '../api/operations/loosely.ts'
+import { lenient } from '../api/operations/lenient.ts'
 import type { Spec } from '../api/operations/resource.ts'
 import { OneOf, partial, pick, withoutSecrets } from '../api/operations/schema.ts'
 import { check } from '../api/operations/validate.ts'
@@ -8,7 +8,7 @@ import { ApiError, badRequest, invalidField } from '../lib/errors.ts'
 
 /** The declared fields of a value with their defaults; a 400 names fields below `at`, a JSON pointer. */
 export const readForm = (schema: TObject, value: unknown, at: string): Spec => {
-  const picked = pick(schema, loosely(schema, value), true)
+  const picked = pick(schema, lenient(schema, value), true)
   try {
     check(schema, picked)
   } catch (error) {

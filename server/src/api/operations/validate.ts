@@ -5,7 +5,7 @@ import type { TObject, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { type ApiError, badRequest, type FieldError } from '../../lib/errors.ts'
 import { ForeignTextError, readJson } from '../../lib/foreign-text/read-json.ts'
-import { loosely } from './loosely.ts'
+import { lenient } from './lenient.ts'
 import { type Defaults, findLongList, fits, isObject, type Json, pick } from './schema.ts'
 
 const maxDetails = 20
@@ -130,7 +130,7 @@ export const check = (schema: TSchema, value: unknown): void => {
 
 /** The declared fields of a body, with their defaults for a create; throws a 400. */
 export const readBody = (schema: TObject, body: unknown, defaults: Defaults): Record<string, unknown> => {
-  const value = pick(schema, loosely(schema, body ?? {}), defaults)
+  const value = pick(schema, lenient(schema, body ?? {}), defaults)
   check(schema, value)
   return value as Record<string, unknown>
 }

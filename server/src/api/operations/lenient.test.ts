@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import Type, { type TSchema } from 'typebox'
-import { loosely } from './loosely.ts'
+import { lenient } from './lenient.ts'
 import { Anything, Flag, List, Maybe, Nullable, OneOf, Open, Ref, Text, Whole } from './schema.ts'
 
 const number = Type.Number({ minimum: 0, maximum: 10 })
@@ -80,17 +80,17 @@ const kept: [schema: TSchema, sent: unknown][] = [
 ]
 
 test('a text becomes the number or boolean that is wanted, and a value the text', () => {
-  for (const [schema, sent, expected] of read) assert.deepEqual(loosely(schema, sent), expected, JSON.stringify(sent))
+  for (const [schema, sent, expected] of read) assert.deepEqual(lenient(schema, sent), expected, JSON.stringify(sent))
 })
 
 test('whatever is not exactly that stays as it was sent', () => {
-  for (const [schema, sent] of kept) assert.equal(loosely(schema, sent), sent, JSON.stringify(sent))
+  for (const [schema, sent] of kept) assert.equal(lenient(schema, sent), sent, JSON.stringify(sent))
 })
 
 test('fields that are not declared are left alone, and what was sent is not changed', () => {
   const schema = Type.Object({ cpu: Whole(0) })
   const sent = JSON.parse('{"cpu":"5","__proto__":{"cpu":"6"},"memory":"7"}')
-  const found = loosely(schema, sent) as Record<string, unknown>
+  const found = lenient(schema, sent) as Record<string, unknown>
   assert.deepEqual(Object.entries(found), [
     ['cpu', 5],
     ['__proto__', { cpu: '6' }],

@@ -20,7 +20,7 @@ const fromText = ({ type }: Json, text: string): unknown => {
 
 /** The same array if nothing changes. */
 const eachOf = (items: Json, values: readonly unknown[]): readonly unknown[] => {
-  const read = values.map((value) => loosely(items, value))
+  const read = values.map((value) => lenient(items, value))
   return read.some((value, index) => value !== values[index]) ? read : values
 }
 
@@ -29,7 +29,7 @@ const fieldsOf = (properties: Record<string, Json>, value: Record<string, unknow
   let read = value
   for (const name of Object.keys(properties)) {
     if (!Object.hasOwn(value, name)) continue
-    const inner = loosely(properties[name]!, value[name])
+    const inner = lenient(properties[name]!, value[name])
     if (inner === value[name]) continue
     if (read === value) read = { ...value }
     read[name] = inner
@@ -59,16 +59,16 @@ const objectOf = (json: Json, value: Record<string, unknown>): Record<string, un
 
 const oneOf = (variants: readonly Json[], value: unknown): unknown => {
   const variant = variants.find((each) => fits(each, value))
-  if (variant !== undefined) return loosely(variant, value)
+  if (variant !== undefined) return lenient(variant, value)
   for (const each of variants) {
-    const read = loosely(each, value)
+    const read = lenient(each, value)
     if (read !== value) return read
   }
   return value
 }
 
 /** `value` with its texts converted to the types that the schema wants. */
-export const loosely = (schema: TSchema, value: unknown): unknown => {
+export const lenient = (schema: TSchema, value: unknown): unknown => {
   const json = schema as Json
   if (json.anyOf !== undefined) return oneOf(json.anyOf, value)
   if (typeof value === 'string') return fromText(json, value)
