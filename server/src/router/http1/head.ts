@@ -6,7 +6,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { namesIn } from '../exchange/headers.ts'
 import { carriageReturn, colon, isToken, isValue, lineFeed, space, tab } from './characters.ts'
-import { headersOf, linesOf } from './lists.ts'
+import { headersOf, linesOf } from './header-lists.ts'
 
 /** Results of reading a head, instead of the position of its end. None of them is a length of a body. */
 export const more = 0

@@ -1,7 +1,7 @@
 /** The head of a response as it is sent to a client. */
 import { STATUS_CODES } from 'node:http'
 import { usual } from '../policy.ts'
-import { linesOf } from './lists.ts'
+import { linesOf } from './header-lists.ts'
 
 let second = 0
 let dateLine = ''

@@ -3,7 +3,7 @@ import { METHODS } from 'node:http'
 import { isSaidByUs, passedToTarget, saidByUs } from '../exchange/headers.ts'
 import { carriageReturn, isTarget, isToken, lineFeed, space } from './characters.ts'
 import { dropped, Head, kept, more, namesToAsk, says } from './head.ts'
-import { linesOf } from './lists.ts'
+import { linesOf } from './header-lists.ts'
 
 const methods: ReadonlyMap<string, string> = new Map(METHODS.map((method) => [method, method]))
 const longestMethod = Math.max(...METHODS.map(({ length }) => length))
