@@ -74,7 +74,7 @@ const ranks: Record<string, string[][]> = {
     ['log-history'],
     ['logs.ts', 'runs', 'domains', 'settings', 'variables'],
     ['log-lines.ts'],
-    ['self.ts', 'logql.ts'],
+    ['facet.ts', 'logql.ts'],
   ],
   'server/src/lib': [['docker', 'kubernetes'], [loose, 'foreign-text', 'net'], ['concurrency'], ['time']],
   'server/src/resources': [

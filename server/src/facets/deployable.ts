@@ -28,8 +28,8 @@ import type { Queryable } from '../store/database.ts'
 import { followShared, type Shared, type View } from '../streams/shared-read.ts'
 import { eventSink, lastEventId } from '../streams/sink.ts'
 import { MaybeCommitId, planFor, request, SkipReconcile, serviceToDeploy } from './deployment-request.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
 import { isDryRun, planned } from './plan-schema.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
 const ofService = (

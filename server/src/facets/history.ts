@@ -10,8 +10,8 @@ import { publicAction } from '../deployments/status/status.ts'
 import { kinds, serviceTypes, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
 import { type DetailRow, Details, detailColumns, detailsOf, imageDetails, oldSchedule } from './history-details.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { origins, StatusDetails, states } from './status-schema.ts'
 
 export const Paging = Type.Object({

@@ -2,8 +2,8 @@
 import Type from 'typebox'
 import { type Context, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
+import { itemOf, ownerOf, type Self } from './facet.ts'
 import type { Labels } from './logql.ts'
-import { itemOf, ownerOf, type Self } from './self.ts'
 
 export const maxTail = 1000
 /** How far back a filtered stream searches for its first lines. */

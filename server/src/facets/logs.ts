@@ -11,8 +11,8 @@ import type { LogLine, Runtime, ServiceKey } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import { createPace, type Pace } from '../streams/pace.ts'
 import { endAway, eventSink, type Sink } from '../streams/sink.ts'
+import type { Facet } from './facet.ts'
 import { asEvent, asRecord, logOperations, maxTail, type ShownLine, searchedLines, tailOf } from './log-lines.ts'
-import type { Facet } from './self.ts'
 
 const retryMs = 1000
 /** For all live logs of one organization together; after a pause, a larger number is sent at once. */

@@ -6,9 +6,9 @@ import { wasSuccessfulSql } from '../deployments/release/rollback.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { act } from './deployable.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
 import { answerPage, Commit, Page, Paging, paging } from './history.ts'
 import { planned } from './plan-schema.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
 import { AcceptedStatus } from './status-schema.ts'
 
 const Release = Type.Object(

@@ -10,7 +10,7 @@ import { Maybe, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { commitArchive } from '../builds/pushed/archive.ts'
 import type { Accepted, OwnApplication } from '../deployments/sources/git/own.ts'
 import { conflict } from '../lib/errors.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './self.ts'
+import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
 
 const Query = Type.Object({
   message: Maybe(Text(1000, { description: 'The message of the commit; default `Deploy from an archive`.' })),

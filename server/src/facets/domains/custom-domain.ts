@@ -23,7 +23,7 @@ import { badRequest, conflict, invalidField, notFound } from '../../lib/errors.t
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, lockNode, writeAudit } from '../../store/tree.ts'
-import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../facet.ts'
 import { checkDomain, checkedStatuses } from './check.ts'
 import {
   type CustomDomain,

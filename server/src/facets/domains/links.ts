@@ -10,7 +10,7 @@ import { type Kind, serviceTypes, typeOf } from '../../kinds.ts'
 import { waitAtMost } from '../../lib/concurrency/waiting.ts'
 import type { Ingress } from '../../runtimes/ingress.ts'
 import { isRoutedSql } from '../../store/cluster-rows.ts'
-import { type Facet, itemOf, ownerOf } from '../self.ts'
+import { type Facet, itemOf, ownerOf } from '../facet.ts'
 import { Certificate } from './custom-domain.ts'
 import { certificateSql, type Certificate as HostCertificate } from './rows.ts'
 

@@ -14,8 +14,8 @@ import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { eventSink } from '../../streams/sink.ts'
 import { askForRun } from '../../work/schedule.ts'
+import { type Facet, itemOf, ownerOf } from '../facet.ts'
 import { asEvent, asRecord, LogRecord, logOperations, tailOf } from '../log-lines.ts'
-import { type Facet, itemOf, ownerOf } from '../self.ts'
 import { followOutput, type OutputLine, readLastOutput } from './output.ts'
 
 /** More than the longest output of one run has. */

@@ -10,7 +10,7 @@ import { check } from '../../api/operations/validate.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
-import { type Facet, itemOf, ownerOf, type Self } from '../self.ts'
+import { type Facet, itemOf, ownerOf, type Self } from '../facet.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
 import { defaultsOf, type Settings } from './settings.ts'
 

@@ -17,7 +17,7 @@ import { AllRecorded, OneOf, Results, Text, Timestamp, Uuid } from '../../api/op
 import { kinds } from '../../kinds.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import { isUuid, newId } from '../../lib/ids.ts'
-import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../self.ts'
+import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../facet.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
 
 const field = 'deployment_restrictions'

@@ -9,7 +9,7 @@ import { auditOf, checkRefs, type Spec, translateWrite } from '../../api/operati
 import { Flag, Maybe, Name, OneOf, Ref } from '../../api/operations/schema.ts'
 import { refuseWhileDeleting } from '../../deployments/status/service-state.ts'
 import { copyStages } from '../../environments/stage-writes.ts'
-import { itemOf, ownerOf } from '../../facets/self.ts'
+import { itemOf, ownerOf } from '../../facets/facet.ts'
 import { isOwn, type Kind } from '../../kinds.ts'
 import { conflict } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'

@@ -17,7 +17,7 @@ import { Flag, Maybe, Name, OneOf, Results, Text, Timestamp, Uuid } from '../../
 import type { GitSource } from '../../builds/builder.ts'
 import { roomRefusal } from '../../builds/git/mirror-room.ts'
 import { readGitCredentials } from '../../deployments/credentials/git-credentials.ts'
-import { itemOf, ownerOf, type Self } from '../../facets/self.ts'
+import { itemOf, ownerOf, type Self } from '../../facets/facet.ts'
 import { isOwn } from '../../kinds.ts'
 import { badRequest, DeploymentError } from '../../lib/errors.ts'
 import { type GitPath, repositorySql } from '../service/git-head.ts'
