@@ -321,7 +321,7 @@ const ownTexts: Record<string, readonly string[]> = {
     'lib/traces.ts',
     'lib/version.ts',
     'router/table/table-file.ts',
-    'router/tls/book.ts',
+    'router/tls/tls-store.ts',
     'runtimes/fake/fake-engine.ts',
     'store/postgres/binaries.ts',
   ],

@@ -21,7 +21,7 @@ import { openUdpPort } from './ports/udp.ts'
 import { createWorkers } from './processes/workers.ts'
 import { createServing, limitLines, say } from './serving.ts'
 import { loadRoutes, saveRoutes } from './table/table-file.ts'
-import { openTlsBook } from './tls/book.ts'
+import { openTlsStore } from './tls/tls-store.ts'
 
 const graceMs = 20_000
 const takeOverMs = 3_000
@@ -96,10 +96,10 @@ const ports = createPorts(
   },
   report,
 )
-const book = await openTlsBook(paths.tls, say, (name, entry) => workers.setTls(name, entry))
-const secure = wantedTlsPort === null ? undefined : { book, port: wantedTlsPort, hstsSeconds, ownDomain }
+const tlsStore = await openTlsStore(paths.tls, say, (name, entry) => workers.setTls(name, entry))
+const secure = wantedTlsPort === null ? undefined : { tlsStore, port: wantedTlsPort, hstsSeconds, ownDomain }
 const serving = createServing({
-  ...{ routes: await loadRoutes(paths.table, onBroken), ports, book, secure, trustedProxies, report },
+  ...{ routes: await loadRoutes(paths.table, onBroken), ports, tlsStore, secure, trustedProxies, report },
   async save(routes) {
     await saveRoutes(paths.table, routes)
     await workers.setRoutes(routes)
@@ -115,7 +115,7 @@ const workers = createWorkers({
       secure === undefined
         ? null
         : {
-            ...{ folder: paths.tls, port: secure.port, hstsSeconds, ownDomain, entries: book.entries() },
+            ...{ folder: paths.tls, port: secure.port, hstsSeconds, ownDomain, entries: tlsStore.entries() },
             ticketKeys: tls.ticketKeys().toString('base64'),
           },
   }),
@@ -174,7 +174,7 @@ const stop = () => {
   return ending
 }
 
-const control = createControl({ table, upstreams, book, workers, health: () => health, stop })
+const control = createControl({ table, upstreams, tlsStore, workers, health: () => health, stop })
 process.on('SIGTERM', stop).on('SIGINT', stop)
 
 await writeFile(paths.pid, `${process.pid}\n`, { mode: 0o600 })

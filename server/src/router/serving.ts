@@ -9,9 +9,9 @@ import type { Ports } from './ports/ports.ts'
 import type { AnyRoute } from './router.ts'
 import { createShares } from './shares.ts'
 import { trustProxies } from './sources.ts'
-import type { TlsBook } from './tls/book.ts'
 import { createTlsListener, defaultTlsLimits, type TlsLimits } from './tls/listener.ts'
 import type { Secure } from './tls/secure.ts'
+import type { TlsStore } from './tls/tls-store.ts'
 import { createLiveTable } from './traffic/live-table.ts'
 import type { Traffic } from './traffic/traffic.ts'
 import { createUpstreams } from './traffic/upstreams.ts'
@@ -28,7 +28,7 @@ interface ServingOptions {
   /** Resolves when a change may become active. */
   save(routes: readonly AnyRoute[]): Promise<void>
   ports: Pick<Ports, 'open' | 'retain'>
-  book: TlsBook
+  tlsStore: TlsStore
   secure: Secure | undefined
   trustedProxies: readonly string[]
   /** For lines that clients can cause. */
@@ -84,7 +84,7 @@ const createUse = (): (() => number) => {
 }
 
 export const createServing = (options: ServingOptions) => {
-  const { routes, save, ports, book, secure, trustedProxies, report } = options
+  const { routes, save, ports, tlsStore, secure, trustedProxies, report } = options
   const share: Share = { processes: 1 }
   const upstreams = createUpstreams()
   const holdNames: (keyof HoldLimits)[] = ['total', 'bytes', 'unanswered']
@@ -99,7 +99,7 @@ export const createServing = (options: ServingOptions) => {
   const front = createFront(traffic)
   const tlsNames: (keyof TlsLimits)[] = ['perAddress', 'inAll']
   const tls = createTlsListener(
-    book,
+    tlsStore,
     { http1: (socket) => front.accept(socket, false), http2: (socket) => front.accept(socket, true) },
     report,
     divided(defaultTlsLimits, tlsNames, share),

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Workers } from '../processes/workers.ts'
 import { PortUnavailable, type Target } from '../router.ts'
 import { checkRoutes, InvalidRoute, replaceService } from '../table/table.ts'
-import type { TlsBook } from '../tls/book.ts'
+import type { TlsStore } from '../tls/tls-store.ts'
 import { leastIdle, readIdle } from '../traffic/idle.ts'
 import type { LiveTable } from '../traffic/live-table.ts'
 import type { Upstreams } from '../traffic/upstreams.ts'
@@ -14,7 +14,7 @@ import type { Health } from './protocol.ts'
 interface ControlParts {
   table: LiveTable
   upstreams: Upstreams
-  book: TlsBook
+  tlsStore: TlsStore
   /** All processes together. */
   workers: Pick<Workers, 'drain' | 'idle' | 'counts' | 'listen'>
   health: () => Health
@@ -114,9 +114,9 @@ const answer = async (parts: ControlParts, open: OpenCalls, req: IncomingMessage
       await putRoutes(parts, req, decodeURIComponent(service![1]!))
       return send(res, 200, {})
     case 'GET /tls':
-      return send(res, 200, parts.book.known())
+      return send(res, 200, parts.tlsStore.known())
     case 'PUT /tls/host':
-      await parts.book.set(decodeURIComponent(tls![1]!), await readJson(req))
+      await parts.tlsStore.set(decodeURIComponent(tls![1]!), await readJson(req))
       return send(res, 200, {})
     case 'GET /idle':
       return send(res, 200, leastIdle(readIdle(parts.table.routes(), parts.upstreams), await parts.workers.idle()))

@@ -26,9 +26,9 @@ interface Asked {
 }
 
 /** One connection is for one host: each has its own certificate, and perhaps its own rules. */
-const isMisdirected = ({ book }: Secure, { host, socket }: Asked): boolean => {
+const isMisdirected = ({ tlsStore }: Secure, { host, socket }: Asked): boolean => {
   const { servername } = socket as { servername?: string | false }
-  return typeof servername !== 'string' || normalizeHost(servername) !== host || !book.has(host)
+  return typeof servername !== 'string' || normalizeHost(servername) !== host || !tlsStore.has(host)
 }
 
 const isWantedPlain = ({ table, isTrusted }: Traffic, { host, path, headers, socket }: Asked): boolean => {
@@ -44,9 +44,9 @@ const isWantedPlain = ({ table, isTrusted }: Traffic, { host, path, headers, soc
 const isOurQuestion = ({ ownDomain }: Secure, { host, path }: Asked): boolean =>
   ownDomain !== '' && path.startsWith(challengeFolder) && host.endsWith(`.${ownDomain}`)
 
-const answerIn = ({ book }: Secure, { host, path }: Asked): string | undefined => {
+const answerIn = ({ tlsStore }: Secure, { host, path }: Asked): string | undefined => {
   const token = path.startsWith(challengeFolder) ? path.slice(challengeFolder.length) : ''
-  return tokenForm.test(token) ? book.answerTo(host, token) : undefined
+  return tokenForm.test(token) ? tlsStore.answerTo(host, token) : undefined
 }
 
 /** Null: the request may continue. */
@@ -60,6 +60,6 @@ export const judgeTls = (traffic: Traffic, asked: Asked): Verdict | null => {
   if (answer !== undefined) return { kind: 'challenge', answer }
   if (isOurQuestion(secure, asked)) return { kind: 'unanswered' }
   if (encrypted) return null
-  if (!secure.book.has(host) || isWantedPlain(traffic, asked)) return null
+  if (!secure.tlsStore.has(host) || isWantedPlain(traffic, asked)) return null
   return { kind: 'redirect', to: `https://${host}${secure.port === 443 ? '' : `:${secure.port}`}${path}` }
 }

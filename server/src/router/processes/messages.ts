@@ -1,7 +1,7 @@
 /** Messages between the router's first process and the others. Neither checks them: they trust each other. */
 import type { AnyRoute, Target } from '../router.ts'
 import type { State } from '../serving.ts'
-import type { TlsEntry } from '../tls/book.ts'
+import type { TlsEntry } from '../tls/tls-store.ts'
 
 /** How many processes share the ports: `least` from the start, more as their load requires. */
 export interface ProcessNumbers {

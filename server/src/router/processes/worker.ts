@@ -5,14 +5,14 @@
 import type { Server } from 'node:net'
 import { createServing, limitLines, type Serving } from '../serving.ts'
 import { replaceService } from '../table/table.ts'
-import { sharedTlsBook, type TlsBook } from '../tls/book.ts'
+import { sharedTlsStore, type TlsStore } from '../tls/tls-store.ts'
 import { readIdle } from '../traffic/idle.ts'
 import type { Beginning, Notice, Numbered, Order } from './messages.ts'
 
 const pulseMs = 1000
 
 interface Running extends Serving {
-  book: TlsBook
+  tlsStore: TlsStore
   ticketKeys: Buffer
 }
 
@@ -23,16 +23,16 @@ const tell = (notice: Notice): void => {
 const tellWanted = (serviceId: string): void => tell({ kind: 'wanted', serviceId })
 
 const begin = ({ routes, trustedProxies, tls }: Beginning): Running => {
-  const book = sharedTlsBook(tls?.folder ?? '', tls?.entries ?? [])
+  const tlsStore = sharedTlsStore(tls?.folder ?? '', tls?.entries ?? [])
   const secure =
-    tls === null ? undefined : { book, port: tls.port, hstsSeconds: tls.hstsSeconds, ownDomain: tls.ownDomain }
+    tls === null ? undefined : { tlsStore, port: tls.port, hstsSeconds: tls.hstsSeconds, ownDomain: tls.ownDomain }
   const serving = createServing({
-    ...{ routes, trustedProxies, book, secure, report: limitLines() },
+    ...{ routes, trustedProxies, tlsStore, secure, report: limitLines() },
     // The first process has done both.
     save: async () => {},
     ports: { open: async () => {}, retain: () => {} },
   })
-  return { ...serving, book, ticketKeys: Buffer.from(tls?.ticketKeys ?? '', 'base64') }
+  return { ...serving, tlsStore, ticketKeys: Buffer.from(tls?.ticketKeys ?? '', 'base64') }
 }
 
 const setRoutes = async ({ table }: Running, services: Extract<Order, { kind: 'routes' }>['services']) => {
@@ -96,7 +96,7 @@ const obey = async (own: Running, order: Order, listening: Server | undefined): 
     case 'routes':
       return setRoutes(own, order.services)
     case 'tls':
-      return own.book.take(order.host, order.entry)
+      return own.tlsStore.take(order.host, order.entry)
     case 'share':
       own.share.processes = order.processes
       return

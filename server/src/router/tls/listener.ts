@@ -7,9 +7,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls'
 import { clientOf } from '../../lib/net/client-network.ts'
 import { normalizeHost } from '../table/table.ts'
-import type { TlsBook } from './book.ts'
 import { acmeProtocol, isAcmeHello } from './client-hello.ts'
 import { contextOf, tlsOptions } from './context.ts'
+import type { TlsStore } from './tls-store.ts'
 
 /** How many connections of clients wait to be accepted, over HTTP as over HTTPS. */
 export const backlog = 1024
@@ -75,13 +75,13 @@ const createGate = (limits: TlsLimits) => {
 }
 
 /** Answers a CA that verifies its challenge: it needs only the handshake. */
-const createChallengeServer = (book: TlsBook, limits: TlsLimits): Server =>
+const createChallengeServer = (tlsStore: TlsStore, limits: TlsLimits): Server =>
   createTlsServer({
     ...tlsOptions,
     handshakeTimeout: limits.handshakeMs,
     ALPNProtocols: [acmeProtocol],
     SNICallback(name, done) {
-      const pair = book.challengeOf(normalizeHost(name))
+      const pair = tlsStore.challengeOf(normalizeHost(name))
       try {
         done(null, pair === undefined ? undefined : contextOf(pair))
       } catch (error) {
@@ -92,7 +92,7 @@ const createChallengeServer = (book: TlsBook, limits: TlsLimits): Server =>
     .on('secureConnection', (socket: TLSSocket) => socket.on('error', () => {}).end())
     .on('tlsClientError', (_error, socket: TLSSocket) => socket.destroy())
 
-const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: string) => void): TlsServer =>
+const createHttpsServer = (tlsStore: TlsStore, limits: TlsLimits, report: (message: string) => void): TlsServer =>
   createTlsServer({
     ...tlsOptions,
     handshakeTimeout: limits.handshakeMs,
@@ -100,7 +100,7 @@ const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: s
     // Sessions begun in one process continue in another one, whose command line differs.
     sessionIdContext: 'router',
     SNICallback(name, done) {
-      book.contextFor(normalizeHost(name)).then(
+      tlsStore.contextFor(normalizeHost(name)).then(
         (context) => done(null, context),
         (error: Error) => {
           report(`the certificate of ${name} cannot be used: ${error.message}`)
@@ -111,14 +111,14 @@ const createHttpsServer = (book: TlsBook, limits: TlsLimits, report: (message: s
   }).on('tlsClientError', (_error, socket: TLSSocket) => socket.destroy())
 
 export const createTlsListener = (
-  book: TlsBook,
+  tlsStore: TlsStore,
   encrypted: Encrypted,
   report: (message: string) => void,
   limits = defaultTlsLimits,
 ): TlsListener => {
   const gate = createGate(limits)
-  const https = createHttpsServer(book, limits, report)
-  const challenges = createChallengeServer(book, limits)
+  const https = createHttpsServer(tlsStore, limits, report)
+  const challenges = createChallengeServer(tlsStore, limits)
   /** The bytes stay in the socket, for its next reader. */
   const peek = (socket: Socket): void => {
     const late = setTimeout(() => socket.destroy(), limits.handshakeMs)
@@ -149,7 +149,7 @@ export const createTlsListener = (
   })
   const server = createServer({ noDelay: true }, (socket) => {
     if (!gate.enter(socket)) return void socket.destroy()
-    if (book.hasChallenges()) peek(socket)
+    if (tlsStore.hasChallenges()) peek(socket)
     else https.emit('connection', socket)
   })
   return {

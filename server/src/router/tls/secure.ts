@@ -1,9 +1,9 @@
 /** What the router does about TLS, and what it says of that to clients. */
-import type { TlsBook } from './book.ts'
+import type { TlsStore } from './tls-store.ts'
 
 /** Absent without a port for TLS. */
 export interface Secure {
-  book: Pick<TlsBook, 'has' | 'answerTo'>
+  tlsStore: Pick<TlsStore, 'has' | 'answerTo'>
   /** The port for clients; known once it listens. */
   port: number
   /** For the header Strict-Transport-Security; 0: none. */

@@ -22,7 +22,7 @@ export interface TlsEntry {
   alpn: HostTls['alpn']
 }
 
-export interface TlsBook {
+export interface TlsStore {
   /** Whether HTTPS is served for this normalized host, by its own certificate or that of a wildcard. */
   has(host: string): boolean
   /** The answer to a CA over HTTP; undefined if the token is unknown. */
@@ -143,24 +143,24 @@ const createContexts = () => {
 }
 
 /** `told`: called for each change that is on disk; the change is confirmed when it resolves. */
-export const openTlsBook = async (
+export const openTlsStore = async (
   folder: string,
   report: (message: string) => void,
   told: (host: string, entry: TlsEntry | null) => Promise<void> = async () => {},
-): Promise<TlsBook> => {
+): Promise<TlsStore> => {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   return createBook(folder, await loadAll(folder, report), told)
 }
 
 /** For files that another process manages. */
-export const sharedTlsBook = (folder: string, entries: readonly (readonly [string, TlsEntry])[]): TlsBook =>
+export const sharedTlsStore = (folder: string, entries: readonly (readonly [string, TlsEntry])[]): TlsStore =>
   createBook(folder, new Map(entries), async () => {})
 
 const createBook = (
   folder: string,
   entries: Map<string, TlsEntry>,
   told: (host: string, entry: TlsEntry | null) => Promise<void>,
-): TlsBook => {
+): TlsStore => {
   const contexts = createContexts()
   let alpnHosts = [...entries.values()].filter(({ alpn }) => alpn !== undefined).length
   let last: Promise<unknown> = Promise.resolve()
