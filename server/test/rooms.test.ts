@@ -27,7 +27,7 @@ const ranks: Record<string, string[][]> = {
   ],
   'server/src/api': [
     ['server.ts'],
-    [loose, 'git-door'],
+    [loose, 'git-http'],
     ['answer-error.ts'],
     ['console', 'operations'],
     ['auth'],

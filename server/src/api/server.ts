@@ -28,8 +28,8 @@ import { type Cors, createCors } from './cors.ts'
 import { discardBody } from './discard-body.ts'
 import { drainOnClose } from './drain.ts'
 import { startForgetting } from './forgetting.ts'
-import { addGitDoor } from './git-door/door.ts'
-import { maxPushBytes, receiveMs, receiverOf } from './git-door/receive.ts'
+import { addGitHttp } from './git-http/git-http.ts'
+import { maxPushBytes, receiveMs, receiverOf } from './git-http/receive.ts'
 import { addGitWebhooks } from './git-webhooks.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
 import { createOpenStreams, type OpenStreams } from './open-streams.ts'
@@ -256,7 +256,7 @@ const addDoor = async (app: FastifyInstance, gate: Gate, operations: readonly Op
     operations.find((each) => each.id === id),
   )
   if (parts.repositories === undefined || push === undefined || fetch === undefined) return
-  await addGitDoor(app, {
+  await addGitHttp(app, {
     parts,
     receive: receiverOf(parts),
     operations: { push, fetch },

@@ -4,7 +4,7 @@
  */
 import Type from 'typebox'
 import { actorOf } from '../api/auth/principal.ts'
-import { maxPushBytes, receiveMs, receiverOf } from '../api/git-door/receive.ts'
+import { maxPushBytes, receiveMs, receiverOf } from '../api/git-http/receive.ts'
 import { archiveType, type Context, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { commitArchive } from '../builds/pushed/archive.ts'

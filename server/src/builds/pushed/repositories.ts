@@ -1,5 +1,5 @@
 /**
- * The repositories that applications have on this server itself, for pushes and fetches (api/git-door). Knows neither
+ * The repositories that applications have on this server itself, for pushes and fetches (api/git-http). Knows neither
  * callers nor deployments.
  */
 import { DeploymentError } from '../../lib/errors.ts'

@@ -41,7 +41,7 @@ const mostFetches = 48
 const aliveMs = 10_000
 const closeMs = 3000
 
-interface DoorParts {
+interface GitHttpParts {
   parts: Parts
   receive: Receiver
   /** The operations whose rights a push and a fetch need. */
@@ -66,7 +66,11 @@ const isPush = (request: FastifyRequest): boolean => {
   throw badRequest('Only the smart protocol of git is served: use a newer git.')
 }
 
-const enter = async ({ parts, authenticate, operations }: DoorParts, request: FastifyRequest, reply: FastifyReply) => {
+const enter = async (
+  { parts, authenticate, operations }: GitHttpParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => {
   const params = request.params as Record<string, string>
   params.applicationId = (params.repository ?? '').replace(/\.git$/, '')
   // The first request of every git comes without a password.
@@ -76,7 +80,7 @@ const enter = async ({ parts, authenticate, operations }: DoorParts, request: Fa
   request.admitted = await admit(parts, operation, principal, request)
 }
 
-const findApplication = async ({ parts }: DoorParts, { node }: Admitted): Promise<OwnApplication> => {
+const findApplication = async ({ parts }: GitHttpParts, { node }: Admitted): Promise<OwnApplication> => {
   if (parts.repositories === undefined) throw unavailable('no_repositories', 'This server keeps no repositories.')
   const found = await parts.deployments.own.find(node.id)
   if (found !== null) return found
@@ -106,10 +110,10 @@ const answer = (reply: FastifyReply, kind: string) => {
   return raw
 }
 
-const advertise = async (door: DoorParts, request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
-  const application = await findApplication(door, request.admitted!)
-  if (!isPush(request)) return fetchFrom(door, application, request, reply, true)
-  const refs = await door.parts.deployments.own.refs(application)
+const advertise = async (gitHttp: GitHttpParts, request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
+  const application = await findApplication(gitHttp, request.admitted!)
+  if (!isPush(request)) return fetchFrom(gitHttp, application, request, reply, true)
+  const refs = await gitHttp.parts.deployments.own.refs(application)
   return reply
     .code(200)
     .header('content-type', 'application/x-git-receive-pack-advertisement')
@@ -119,7 +123,7 @@ const advertise = async (door: DoorParts, request: FastifyRequest, reply: Fastif
 const fetches = createSemaphore(fetchPlaces, fetchesEach, mostFetches)
 
 const fetchFrom = async (
-  { parts }: DoorParts,
+  { parts }: GitHttpParts,
   application: OwnApplication,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -163,13 +167,13 @@ const commandsIn = (lines: Buffer[], leave: () => void) => {
 }
 
 const receivePush = async (
-  door: DoorParts,
+  gitHttp: GitHttpParts,
   open: Map<FastifyReply, () => void>,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<unknown> => {
-  const { parts, receive, operations, maxBytes, watch } = door
-  const application = await findApplication(door, request.admitted!)
+  const { parts, receive, operations, maxBytes, watch } = gitHttp
+  const application = await findApplication(gitHttp, request.admitted!)
   const ending = new AbortController()
   const gone = new AbortController()
   reply.raw.once('close', () => gone.abort(new Error('the client has gone away')))
@@ -217,8 +221,8 @@ const answerError = (parts: Parts, error: unknown, request: FastifyRequest, repl
   reply.code(status).headers(headers).type('text/plain; charset=utf-8').send(`${message}\n`)
 }
 
-export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise<void> => {
-  const { parts } = door
+export const addGitHttp = async (app: FastifyInstance, gitHttp: GitHttpParts): Promise<void> => {
+  const { parts } = gitHttp
   const open = new Map<FastifyReply, () => void>()
   app.addHook('preClose', () => endAll(open))
   await app.register(async (scope) => {
@@ -227,25 +231,25 @@ export const addGitDoor = async (app: FastifyInstance, door: DoorParts): Promise
     for (const kind of ['receive', 'upload'])
       scope.addContentTypeParser(`application/x-git-${kind}-pack-request`, (_request, _payload, done) => done(null))
     scope.setErrorHandler((error, request, reply) => answerError(parts, error, request, reply))
-    const onRequest = (request: FastifyRequest, reply: FastifyReply) => enter(door, request, reply)
+    const onRequest = (request: FastifyRequest, reply: FastifyReply) => enter(gitHttp, request, reply)
     const config = { takesPasswords: true, isLong: true, authenticates: true }
     scope.get(`${gitPath}/:repository/info/refs`, {
       exposeHeadRoute: false,
       config,
       onRequest,
-      handler: (request, reply) => advertise(door, request, reply),
+      handler: (request, reply) => advertise(gitHttp, request, reply),
     })
     scope.post(`${gitPath}/:repository/git-receive-pack`, {
       config,
       onRequest,
-      handler: (request, reply) => receivePush(door, open, request, reply),
+      handler: (request, reply) => receivePush(gitHttp, open, request, reply),
     })
     scope.post(`${gitPath}/:repository/git-upload-pack`, {
       config,
       onRequest,
       async handler(request, reply) {
-        const application = await findApplication(door, request.admitted!)
-        return fetchFrom(door, application, request, reply, false)
+        const application = await findApplication(gitHttp, request.admitted!)
+        return fetchFrom(gitHttp, application, request, reply, false)
       },
     })
   })
