@@ -7,15 +7,15 @@ import type { Ingress, Publication, Published } from '../ingress.ts'
 import type { ServiceKey } from '../runtime.ts'
 import { untilGone } from './follow.ts'
 import { annotations, hasTls, labels, type Manifest, namespaceOf } from './manifests/describe.ts'
-import { describeDoors } from './manifests/doors.ts'
+import { describeIngresses } from './manifests/ingresses.ts'
 import { type Found, isUnknownKind, type Kind, type Objects } from './objects.ts'
 
-const doors = { Ingress: {}, HTTPRoute: {}, GRPCRoute: {}, Service: { [labels.role]: 'ports' } } as const
-type DoorKind = keyof typeof doors
-const kinds = Object.keys(doors) as DoorKind[]
+const ingressKinds = { Ingress: {}, HTTPRoute: {}, GRPCRoute: {}, Service: { [labels.role]: 'ports' } } as const
+type IngressKind = keyof typeof ingressKinds
+const kinds = Object.keys(ingressKinds) as IngressKind[]
 
-interface Door extends Found {
-  kind: DoorKind
+interface IngressObject extends Found {
+  kind: IngressKind
 }
 
 const keyOf = ({ kind, metadata }: { kind: string; metadata: { namespace?: string; name: string } }): string =>
@@ -53,53 +53,53 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
       else addresses.delete(Number(port))
   }
   /** A cluster without the Gateway API has no routes. */
-  const listDoors = (kind: DoorKind, wanted: Record<string, string>, namespace?: string): Promise<Found[]> =>
-    objects.list(kind, { ...doors[kind], ...wanted }, namespace).catch((error: unknown) => {
+  const listIngresses = (kind: IngressKind, wanted: Record<string, string>, namespace?: string): Promise<Found[]> =>
+    objects.list(kind, { ...ingressKinds[kind], ...wanted }, namespace).catch((error: unknown) => {
       if (isRoute(kind) && isUnknownKind(error)) return []
       throw error
     })
-  const find = async (wanted: Record<string, string>, namespace?: string): Promise<Door[]> => {
+  const find = async (wanted: Record<string, string>, namespace?: string): Promise<IngressObject[]> => {
     const lists = await Promise.all(
       kinds.map(async (kind) => {
-        const found = await listDoors(kind, wanted, namespace)
+        const found = await listIngresses(kind, wanted, namespace)
         return found.filter(({ metadata }) => metadata.deletionTimestamp === undefined).map((one) => ({ ...one, kind }))
       }),
     )
     const all = lists.flat()
-    for (const door of all) if (door.kind === 'Service') learn(door)
+    for (const object of all) if (object.kind === 'Service') learn(object)
     return all
   }
-  const remove = async (found: readonly Door[], signal?: AbortSignal): Promise<void> => {
+  const remove = async (found: readonly IngressObject[], signal?: AbortSignal): Promise<void> => {
     for (const { kind, metadata } of found)
       await objects.remove(kind as Kind, metadata.namespace ?? '', metadata.name, { signal })
   }
-  const ofService = ({ environmentId, serviceId }: ServiceKey): Promise<Door[]> =>
+  const ofService = ({ environmentId, serviceId }: ServiceKey): Promise<IngressObject[]> =>
     find({ [labels.service]: serviceId }, namespaceOf(environmentId))
 
-  const applyDoor = (manifest: Manifest): Promise<Found | null> =>
+  const applyIngress = (manifest: Manifest): Promise<Found | null> =>
     objects.apply(manifest).catch((error: unknown) => {
       if (isRoute(manifest.kind) && isUnknownKind(error)) return null
       throw error
     })
 
   const publish: Ingress['publish'] = async (publication) => {
-    const { manifests, refused } = describeDoors(publication, place)
+    const { manifests, refused } = describeIngresses(publication, place)
     const wanted = new Set(manifests.map(keyOf))
     const there = await ofService(publication.service)
-    await remove(there.filter((door) => !wanted.has(keyOf(door))))
-    const marks = new Map(there.map((door) => [keyOf(door), markOf(door)]))
+    await remove(there.filter((object) => !wanted.has(keyOf(object))))
+    const marks = new Map(there.map((object) => [keyOf(object), markOf(object)]))
     for (const manifest of manifests)
       if (marks.get(keyOf(manifest)) !== markOf(manifest)) {
-        const made = await applyDoor(manifest)
+        const made = await applyIngress(manifest)
         if (made === null) return [noGateways, ...refused]
         if (manifest.kind === 'Service') learn(made)
       }
     return refused
   }
 
-  const isAs = (publication: Publication, found: readonly Door[]): boolean => {
-    const { manifests } = describeDoors(publication, place)
-    const marks = new Map(found.map((door) => [keyOf(door), markOf(door)]))
+  const isAs = (publication: Publication, found: readonly IngressObject[]): boolean => {
+    const { manifests } = describeIngresses(publication, place)
+    const marks = new Map(found.map((object) => [keyOf(object), markOf(object)]))
     return marks.size === manifests.length && manifests.every((one) => marks.get(keyOf(one)) === markOf(one))
   }
 
@@ -134,8 +134,8 @@ export const createIngress = (objects: Objects, clock: Clock): KubernetesIngress
       const own = { [labels.service]: service.serviceId }
       // A watch of a kind that the cluster does not know would wait in vain.
       for (const kind of kinds)
-        if (!isRoute(kind) || (await listDoors(kind, own, namespace)).length > 0)
-          await untilGone(objects, clock, kind, { ...doors[kind], ...own }, namespace, late)
+        if (!isRoute(kind) || (await listIngresses(kind, own, namespace)).length > 0)
+          await untilGone(objects, clock, kind, { ...ingressKinds[kind], ...own }, namespace, late)
     },
   }
 }

@@ -135,7 +135,7 @@ export const idLabels = ({ ownerId }: Place, of: Ids): Record<string, string> =>
 })
 
 /** For the ingress objects of a service, which may be known by its ids alone. */
-export const doorMetadata = (
+export const ingressMetadata = (
   { environmentId, serviceId }: Pick<Ids, 'environmentId' | 'serviceId'>,
   { ownerId }: Place,
   name: string,

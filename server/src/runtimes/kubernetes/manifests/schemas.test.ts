@@ -6,7 +6,7 @@ import { createTask, createWorkload } from '../../../../test/support/runtimes/co
 import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Workload } from '../../runtime.ts'
 import type { Manifest, Place } from './describe.ts'
-import { describeDoors } from './doors.ts'
+import { describeIngresses } from './ingresses.ts'
 import { partBytes } from './large-files.ts'
 import { describeLeft } from './left.ts'
 import { describeEnvironment, describeService, describeTaskParts } from './service.ts'
@@ -60,7 +60,7 @@ const allOf = (place: Place): Manifest[] => {
     ...describeTaskParts(large, place, logins),
     ...describeLeft(large, place, ['pull']),
     describeTask(large, place, ['pull'], true),
-    ...describeDoors({ service, revision: service.revision, exposure }, place).manifests,
+    ...describeIngresses({ service, revision: service.revision, exposure }, place).manifests,
     ...throughGateway(place),
   ]
 }
@@ -77,7 +77,8 @@ const throughGateway = (place: Place): Manifest[] => {
     policy: { sticky: true as const },
   }
   const gateway = { name: 'main', namespace: 'ingress', sectionName: 'https', keepsClients: place.canPause }
-  return describeDoors({ service, revision: service.revision, exposure }, { ...place, ingress: { gateway } }).manifests
+  return describeIngresses({ service, revision: service.revision, exposure }, { ...place, ingress: { gateway } })
+    .manifests
 }
 
 test('every manifest is valid for the oldest and the newest Kubernetes, without a field that one of them drops', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Exposure, Publication } from '../../ingress.ts'
 import type { Manifest, Place } from './describe.ts'
-import { describeDoors } from './doors.ts'
+import { describeIngresses } from './ingresses.ts'
 
 const place: Place = { ownerId: 'owner', canPause: true, runAs: null }
 const publicationOf = (exposure: Partial<Exposure>, revision: string | null = 'rev'): Publication => ({
@@ -15,7 +15,7 @@ const labels = { 'slipway.owner': 'owner', 'slipway.environment': 'env', 'slipwa
 const port = { externalPort: 5432, internalPort: 15_432, protocol: 'TCP' } as const
 
 const plain = (publication: Publication) =>
-  describeDoors(publication, place).manifests.map(({ metadata: { annotations: _, ...metadata }, ...rest }) => ({
+  describeIngresses(publication, place).manifests.map(({ metadata: { annotations: _, ...metadata }, ...rest }) => ({
     ...rest,
     metadata,
   }))
@@ -66,24 +66,26 @@ test('what the ingress cannot carry out is refused; what protects keeps the host
     [{ hosts: [{ ...host, protocol: 'GRPC' }] }, 0, /only with a gateway or grpc_annotations/],
   ]
   for (const [exposure, count, sentence] of cases) {
-    const { manifests, refused } = describeDoors(publicationOf(exposure), place)
+    const { manifests, refused } = describeIngresses(publicationOf(exposure), place)
     assert.equal(manifests.length, count, JSON.stringify(exposure))
     assert.match(refused.join(' '), sentence)
   }
-  assert.deepEqual(describeDoors(publicationOf({ policy: { allow: [] } }), place), { manifests: [], refused: [] })
+  assert.deepEqual(describeIngresses(publicationOf({ policy: { allow: [] } }), place), { manifests: [], refused: [] })
 })
 
 test('another way has another mark', () => {
   const markOf = (exposure: Partial<Exposure>) =>
-    describeDoors(publicationOf(exposure), place).manifests[0]?.metadata.annotations?.['slipway.published']
+    describeIngresses(publicationOf(exposure), place).manifests[0]?.metadata.annotations?.['slipway.published']
   assert.equal(markOf({ hosts: [host] }), markOf({ hosts: [host] }))
   assert.notEqual(markOf({ hosts: [host] }), markOf({ hosts: [{ ...host, internalPort: 1 }] }))
 })
 
 test('hosts are published by the class that is named, with the certificates of an issuer or of the ingress itself', () => {
   const made = (ingress: Place['ingress']) => {
-    const [manifest] = describeDoors(publicationOf({ hosts: [host, { ...host, path: '/a' }] }), { ...place, ingress })
-      .manifests as (Manifest & { spec: { ingressClassName?: string; tls?: unknown } })[]
+    const [manifest] = describeIngresses(publicationOf({ hosts: [host, { ...host, path: '/a' }] }), {
+      ...place,
+      ingress,
+    }).manifests as (Manifest & { spec: { ingressClassName?: string; tls?: unknown } })[]
     const { 'slipway.published': _, ...annotations } = manifest!.metadata.annotations ?? {}
     return [manifest!.spec.ingressClassName, annotations, manifest!.spec.tls]
   }
@@ -103,7 +105,7 @@ test('through a Gateway each host is a route of its protocol, with its paths and
     { host: 'calls.test', internalPort: 50_051, protocol: 'GRPC' } as const,
   ]
   const described = (more: Partial<Exposure>, over: object = {}) =>
-    describeDoors(publicationOf(more), { ...place, ingress: { gateway: { ...gateway, ...over } } })
+    describeIngresses(publicationOf(more), { ...place, ingress: { gateway: { ...gateway, ...over } } })
   const route = (kind: string, name: string, hostname: string, rules: object[]) => ({
     apiVersion: 'gateway.networking.k8s.io/v1',
     kind,
@@ -152,7 +154,7 @@ test('a controller gets the annotations that the cluster names: of all, of gRPC,
     balancerAnnotations: { scheme: 'internal' },
   }
   const told = (more: Partial<Exposure>) => {
-    const { manifests, refused } = describeDoors(publicationOf(more), { ...place, ingress })
+    const { manifests, refused } = describeIngresses(publicationOf(more), { ...place, ingress })
     assert.deepEqual(refused, [])
     return manifests.map(({ metadata }) => {
       const { 'slipway.published': _, ...own } = metadata.annotations ?? {}

@@ -5,9 +5,9 @@ import type { ExposedHost, ExposedPort, Publication } from '../../ingress.ts'
 import {
   annotations,
   canKeepClients,
-  doorMetadata,
   type GatewayPlace,
   hasTls,
+  ingressMetadata,
   instanceSelector,
   labels,
   leadsGrpc,
@@ -67,7 +67,7 @@ const routesOf = (
   [...Map.groupBy(hosts, ({ host }) => host)].map(([host, all]) => ({
     apiVersion,
     kind: kinds[all[0]!.protocol],
-    metadata: doorMetadata(service, place, routeNameOf(service.serviceId, host)),
+    metadata: ingressMetadata(service, place, routeNameOf(service.serviceId, host)),
     spec: {
       parentRefs: [parentOf(place.ingress.gateway)],
       hostnames: [host],
@@ -78,7 +78,7 @@ const routesOf = (
     },
   }))
 
-interface Doors {
+interface Ingresses {
   /** The desired objects. */
   manifests: Manifest[]
   /** Parts that are impossible, in sentences. */
@@ -156,7 +156,7 @@ const ingressOf = (
   apiVersion: 'networking.k8s.io/v1',
   kind: 'Ingress',
   metadata: {
-    ...doorMetadata(publication.service, place, name),
+    ...ingressMetadata(publication.service, place, name),
     ...annotated({
       ...place.ingress?.annotations,
       ...words,
@@ -189,7 +189,7 @@ const ingressesOf = (publication: Publication, hosts: readonly ExposedHost[], pl
 const hasGateway = (place: Place): place is Place & { ingress: { gateway: GatewayPlace } } =>
   place.ingress?.gateway !== undefined
 
-const webDoorsOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest[] =>
+const webIngressesOf = (publication: Publication, hosts: readonly ExposedHost[], place: Place): Manifest[] =>
   hasGateway(place)
     ? routesOf(publication, hosts, place, publication.exposure.policy?.sticky === true && canKeepClients(place))
     : ingressesOf(publication, hosts, place)
@@ -197,7 +197,7 @@ const webDoorsOf = (publication: Publication, hosts: readonly ExposedHost[], pla
 const portsNameOf = (serviceId: string): string => `${nameOf(serviceId)}-ports`
 
 const balancerOf = (publication: Publication, ports: readonly ExposedPort[], place: Place): Manifest => {
-  const metadata = doorMetadata(publication.service, place, portsNameOf(publication.service.serviceId))
+  const metadata = ingressMetadata(publication.service, place, portsNameOf(publication.service.serviceId))
   return {
     apiVersion: 'v1',
     kind: 'Service',
@@ -231,13 +231,13 @@ const marked = (manifest: Manifest, isStopped: boolean): Manifest => {
 }
 
 /** A stopped service keeps its hosts, without any instance; its ports are closed. */
-export const describeDoors = (publication: Publication, place: Place): Doors => {
+export const describeIngresses = (publication: Publication, place: Place): Ingresses => {
   const { hosts, ports, policy } = publication.exposure
   const { sentences, isClosed } = policyRefusals(hosts.length === 0 ? undefined : policy, place)
   const refused = hosts.map((host) => hostRefusal(host, hosts, place))
   const open = isClosed ? [] : hosts.filter((_, index) => refused[index] === null)
   const manifests = [
-    ...webDoorsOf(publication, open, place),
+    ...webIngressesOf(publication, open, place),
     ...(ports.length === 0 || publication.revision === null ? [] : [balancerOf(publication, ports, place)]),
   ]
   const isStopped = publication.revision === null
