@@ -7,7 +7,7 @@ import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Clock } from '../../lib/time/clock.ts'
-import { collectOutputs } from '../collect.ts'
+import { collectOutputs } from '../collect-outputs.ts'
 import type { Once, Runtime, Task, TaskEnd, TaskKey } from '../runtime.ts'
 import type { Behaviour } from './script.ts'
 

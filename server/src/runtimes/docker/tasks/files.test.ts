@@ -5,7 +5,7 @@ import { pack } from 'tar-stream'
 import { standIn } from '../../../../test/support/stand-in.ts'
 import { type Engine, EngineError } from '../../../lib/docker/docker-engine.ts'
 import { readableOf } from '../../../lib/tar-streams.ts'
-import { collectOutputs } from '../../collect.ts'
+import { collectOutputs } from '../../collect-outputs.ts'
 import { openFileOf } from './files.ts'
 
 const signal = new AbortController().signal

@@ -2,10 +2,10 @@
 import type { Readable } from 'node:stream'
 import { extract } from 'tar-stream'
 import { type Engine, EngineError, isEngineError } from '../../../lib/docker/docker-engine.ts'
-import type { LeftFile } from '../../collect.ts'
+import type { OutputFile } from '../../collect-outputs.ts'
 
 /** The engine answers with an archive of the path: one entry for a file. Anything but a file counts as missing. */
-const openEntry = async (archive: Readable): Promise<LeftFile | null> => {
+const openEntry = async (archive: Readable): Promise<OutputFile | null> => {
   const entries = archive.pipe(extract())
   archive.on('error', (error) => entries.destroy(error))
   const close = (): void => {
@@ -32,7 +32,7 @@ export const openFileOf = async (
   containerId: string,
   path: string,
   signal: AbortSignal,
-): Promise<LeftFile | null> => {
+): Promise<OutputFile | null> => {
   try {
     return await openEntry(
       await engine.stream('GET', `/containers/${containerId}/archive`, { query: { path }, signal }),

@@ -5,7 +5,7 @@ import { type Engine, ignoreGone, isEngineError } from '../../../lib/docker/dock
 import { DeploymentError } from '../../../lib/errors.ts'
 import { LeaseHandedOff } from '../../../lib/lease-handed-off.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
-import { collectOutputs } from '../../collect.ts'
+import { collectOutputs } from '../../collect-outputs.ts'
 import type { Once, Runtime, Task, TaskEnd, TaskKey, TaskOutputs } from '../../runtime.ts'
 import { type ContainerDetail, type ContainerRow, type Containers, toInstance } from '../containers.ts'
 import { type Creator, isNameTaken } from '../create.ts'

@@ -6,7 +6,7 @@ import { Secret } from '../../../lib/secret.ts'
 import type { Probe, Task, Workload } from '../../runtime.ts'
 import { describePullSecrets, describeSecret, type Place, type PullLogin, secretNameOf } from './describe.ts'
 import { partBytes } from './large-files.ts'
-import { describeLeft } from './left.ts'
+import { describeOutputs } from './outputs.ts'
 import { describeController, describeEnvironment, describeService, describeTaskParts } from './service.ts'
 import { describeTask } from './task.ts'
 
@@ -399,7 +399,7 @@ test('an execution is a Job that begins once, ends in its time and leaves one sm
       },
     },
   })
-  assert.deepEqual(describeLeft(task, place, []), [])
+  assert.deepEqual(describeOutputs(task, place, []), [])
   assert.equal(secretNameOf({ ...workloadOf(), taskId: 'run' }, place).startsWith('t-run-'), true)
 })
 
@@ -422,7 +422,7 @@ test('what leaves several files has a claim for them, and a Job that waits in it
     ...{ cpuMillicores: 250, memoryMb: 128, timeoutMs: 60_000 },
     withoutRoot: { user: 10_001, env: { HOME: '/tmp' } },
   }
-  const [claim, collector, ...others] = describeLeft(task, place, ['pull']) as Json[]
+  const [claim, collector, ...others] = describeOutputs(task, place, ['pull']) as Json[]
   assert.deepEqual(others, [])
   const own = { ...ownLabels, 'slipway.task': 'run' }
   assert.deepEqual(claim, {

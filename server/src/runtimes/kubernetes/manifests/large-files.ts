@@ -2,7 +2,7 @@
 import { Secret } from '../../../lib/secret.ts'
 import type { Task } from '../../runtime.ts'
 import { labelsOf, type Manifest, markOf, namespaceOf, ownNameOf, type Place } from './describe.ts'
-import type { PodParts } from './left.ts'
+import type { PodParts } from './outputs.ts'
 
 /** A Secret can have a megabyte, which variables and small files need too. */
 export const partBytes = 512 * 1024

@@ -8,7 +8,7 @@ import type { Probe, Workload } from '../../runtime.ts'
 import type { Manifest, Place } from './describe.ts'
 import { describeIngresses } from './ingresses.ts'
 import { partBytes } from './large-files.ts'
-import { describeLeft } from './left.ts'
+import { describeOutputs } from './outputs.ts'
 import { describeEnvironment, describeService, describeTaskParts } from './service.ts'
 import { describeTask } from './task.ts'
 
@@ -58,7 +58,7 @@ const allOf = (place: Place): Manifest[] => {
     ...describeTaskParts(task, place, logins),
     describeTask(task, place, ['pull'], true),
     ...describeTaskParts(large, place, logins),
-    ...describeLeft(large, place, ['pull']),
+    ...describeOutputs(large, place, ['pull']),
     describeTask(large, place, ['pull'], true),
     ...describeIngresses({ service, revision: service.revision, exposure }, place).manifests,
     ...throughGateway(place),

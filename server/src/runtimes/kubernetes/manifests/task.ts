@@ -2,7 +2,7 @@
 import type { Task } from '../../runtime.ts'
 import { idLabels, labels, type Manifest, namespaceOf, ownersWords, type Place, taskNameOf } from './describe.ts'
 import { withoutLarge, withParts } from './large-files.ts'
-import { keepsFiles, wantedOf, withLeft } from './left.ts'
+import { desiredOutputs, keepsFiles, withOutputs } from './outputs.ts'
 import { containerOf, podSpecOf } from './pod.ts'
 
 /** The kubelet reads one small file of a program that has ended. */
@@ -23,7 +23,7 @@ export const describeTask = (
     [labels.task]: task.taskId,
     [labels.attempt]: String(task.attempt ?? 1),
   }
-  const [output] = wantedOf(task)
+  const [output] = desiredOutputs(task)
   const message = output === undefined || keepsFiles(task) ? {} : { terminationMessagePath: output.path }
   const usual = withoutLarge(task)
   const pod = withParts(task, place, {
@@ -44,7 +44,7 @@ export const describeTask = (
       parallelism: 1,
       template: {
         metadata: { labels: { ...words.labels, ...own }, annotations: words.annotations },
-        spec: keepsFiles(task) ? withLeft(task, pod) : pod,
+        spec: keepsFiles(task) ? withOutputs(task, pod) : pod,
       },
     },
   }

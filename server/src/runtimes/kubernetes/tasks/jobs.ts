@@ -7,7 +7,7 @@ import type { Once, Task, TaskKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import type { KubernetesImages } from '../images.ts'
 import { annotations, labels, namespaceOf, pullSecretNames, taskNameOf } from '../manifests/describe.ts'
-import { describeLeft } from '../manifests/left.ts'
+import { describeOutputs } from '../manifests/outputs.ts'
 import { describeTaskParts } from '../manifests/service.ts'
 import { describeTask } from '../manifests/task.ts'
 import { asDeploymentError, type Found, type Kind, type Objects, pathOf } from '../objects.ts'
@@ -61,7 +61,7 @@ export const createJobs = ({ objects, images, clock }: JobsParts) => {
     const logins = await images.loginsFor(task.organizationId, task.image)
     await objects.prepare(task, signal)
     const pullSecrets = pullSecretNames(task, place, logins)
-    const parts = [...describeTaskParts(task, place, logins), ...describeLeft(task, place, pullSecrets)]
+    const parts = [...describeTaskParts(task, place, logins), ...describeOutputs(task, place, pullSecrets)]
     for (const manifest of parts) await objects.apply(manifest, signal)
     return objects.apply(describeTask(task, place, pullSecrets, once !== undefined), signal)
   }

@@ -18,15 +18,15 @@ import {
 import { containerOf, podSpecOf, volumeGroup } from './pod.ts'
 
 /** The files that an execution should leave; alternatives are left out. */
-export const wantedOf = ({ outputs }: Pick<Task, 'outputs'>) =>
+export const desiredOutputs = ({ outputs }: Pick<Task, 'outputs'>) =>
   outputs.filter(({ isAlternative }) => isAlternative !== true)
 
 /** Whether they are stored in a claim; else they are the one file that the kubelet reads. */
-export const keepsFiles = (task: Pick<Task, 'outputs'>): boolean => wantedOf(task).length > 1
+export const keepsFiles = (task: Pick<Task, 'outputs'>): boolean => desiredOutputs(task).length > 1
 
 /** Why an execution cannot leave the requested files here; null if it can. */
 export const outputRefusal = (task: Pick<Task, 'outputs'>): string | null => {
-  const wanted = wantedOf(task)
+  const wanted = desiredOutputs(task)
   if (wanted.some(({ stream }) => stream !== undefined))
     return 'A run on a Kubernetes cluster can leave no large files: what does needs a cluster that is a Docker engine.'
   if (new Set(wanted.map(({ path }) => dirname(path))).size <= 1) return null
@@ -46,7 +46,10 @@ export interface PodParts {
 }
 
 /** Its claim is the folder of its outputs. `/tmp` is a separate folder, because it may write nowhere else. */
-export const withLeft = <T extends PodParts>({ taskId, outputs }: Pick<Task, 'taskId' | 'outputs'>, pod: T): object => {
+export const withOutputs = <T extends PodParts>(
+  { taskId, outputs }: Pick<Task, 'taskId' | 'outputs'>,
+  pod: T,
+): object => {
   const mounts = [
     { name: volumeName, mountPath: dirname(outputs[0]?.path ?? '/') },
     { name: workName, mountPath: '/tmp' },
@@ -72,7 +75,7 @@ const mostCollectors = 100
  * The claim, and the job that waits in it until the files are read. It runs the same image, which its machine probably
  * has, as the same user, who owns the files; it gets no variables and no files.
  */
-export const describeLeft = (task: Task, place: Place, pullSecrets: readonly string[]): Manifest[] => {
+export const describeOutputs = (task: Task, place: Place, pullSecrets: readonly string[]): Manifest[] => {
   if (!keepsFiles(task)) return []
   const own = { ...idLabels(place, task), [labels.task]: task.taskId }
   const namespace = namespaceOf(task.environmentId)
@@ -108,7 +111,7 @@ export const describeLeft = (task: Task, place: Place, pullSecrets: readonly str
         backoffLimit: mostCollectors,
         completions: 1,
         parallelism: 1,
-        template: { metadata: { labels: collecting }, spec: withLeft(task, pod) },
+        template: { metadata: { labels: collecting }, spec: withOutputs(task, pod) },
       },
     },
   ]

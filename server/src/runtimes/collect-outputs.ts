@@ -5,7 +5,7 @@ import { DeploymentError } from '../lib/errors.ts'
 import type { TaskOutput, TaskOutputs } from './runtime.ts'
 
 /** A file of an execution. */
-export interface LeftFile {
+export interface OutputFile {
   size: number
   bytes: AsyncIterable<Uint8Array>
   close(): void
@@ -15,7 +15,7 @@ const tooLarge = (path: string, maxBytes: number): DeploymentError =>
   new DeploymentError('file_too_large', `The file ${path} is larger than ${Math.floor(maxBytes / 1024)} KiB.`)
 
 const handOver = async (
-  { size, bytes }: LeftFile,
+  { size, bytes }: OutputFile,
   path: string,
   { to, deadlineMs }: NonNullable<TaskOutput['stream']>,
   signal: AbortSignal,
@@ -35,7 +35,7 @@ const handOver = async (
 
 const collectOne = async (
   { path, maxBytes, stream }: TaskOutput,
-  open: (path: string) => Promise<LeftFile | null>,
+  open: (path: string) => Promise<OutputFile | null>,
   signal: AbortSignal,
 ): Promise<TaskOutputs[string] | null> => {
   const file = await open(path)
@@ -53,7 +53,7 @@ const collectOne = async (
 export const collectOutputs = async (
   outputs: readonly TaskOutput[],
   isGood: boolean,
-  open: (path: string) => Promise<LeftFile | null>,
+  open: (path: string) => Promise<OutputFile | null>,
   signal: AbortSignal,
 ): Promise<TaskOutputs> => {
   const texts = outputs.filter(({ stream }) => stream === undefined)

@@ -6,16 +6,16 @@ import { untilAborted } from '../../../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
-import { collectOutputs, type LeftFile } from '../../collect.ts'
+import { collectOutputs, type OutputFile } from '../../collect-outputs.ts'
 import type { TaskKey, TaskOutput, TaskOutputs } from '../../runtime.ts'
 import { followObjects } from '../follow.ts'
 import { collectorNameOf, containerName, labels, namespaceOf, taskNameOf } from '../manifests/describe.ts'
-import { wantedOf } from '../manifests/left.ts'
+import { desiredOutputs } from '../manifests/outputs.ts'
 import { asDeploymentError, type Objects, pathOf } from '../objects.ts'
 import { isOver, mainOf, type Pod } from '../pods.ts'
 import { judgePod } from '../verdict.ts'
 
-type Left = TaskKey & { outputs: readonly TaskOutput[] }
+type Outputs = TaskKey & { outputs: readonly TaskOutput[] }
 
 /** For a machine and the volume. Starting continues after that, and the next caller finds it. */
 const startMs = 60_000
@@ -34,7 +34,7 @@ const unread = ({ environmentId, taskId }: TaskKey, reason: string, cause?: unkn
   )
 
 /** The output of an untrusted program about a file; null if there is none. */
-const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number): LeftFile | null => {
+const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number): OutputFile | null => {
   if (exitCode === isMissing) return null
   const end = output.indexOf('\n')
   const size = Number(
@@ -52,7 +52,7 @@ const parse = (task: TaskKey, output: Buffer, exitCode: number, maxBytes: number
   }
 }
 
-export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock }) => {
+export const createOutputReader = ({ objects, clock }: { objects: Objects; clock: Clock }) => {
   const { api } = objects
 
   /** The pod in which the files are. */
@@ -80,7 +80,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
     return untilAborted(promise, signal).finally(() => ended.abort())
   }
 
-  const read = async (task: Left, pod: Pod, path: string, signal: AbortSignal): Promise<LeftFile | null> => {
+  const read = async (task: Outputs, pod: Pod, path: string, signal: AbortSignal): Promise<OutputFile | null> => {
     const maxBytes = task.outputs.find((each) => each.path === path)?.maxBytes ?? 0
     const { namespace, name } = pod.metadata
     const words = ['/bin/sh', '-c', script, 'sh', path, String(maxBytes)]
@@ -99,8 +99,8 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
   }
 
   /** Once nothing writes to them any more. */
-  const collectOnce = async (task: Left, signal: AbortSignal): Promise<TaskOutputs> => {
-    const wanted = wantedOf(task)
+  const collectOnce = async (task: Outputs, signal: AbortSignal): Promise<TaskOutputs> => {
+    const wanted = desiredOutputs(task)
     if (wanted.length === 0) return {}
     try {
       const pod = await startCollector(task, signal)
@@ -114,7 +114,7 @@ export const createLeft = ({ objects, clock }: { objects: Objects; clock: Clock 
   }
 
   /** `tries`: how often a failure is retried, after a little longer each time. Every rejection is transient. */
-  const collect = async (task: Left, signal: AbortSignal, tries = 1): Promise<TaskOutputs> => {
+  const collect = async (task: Outputs, signal: AbortSignal, tries = 1): Promise<TaskOutputs> => {
     for (let made = 1; made < tries; made += 1)
       try {
         return await collectOnce(task, signal)
