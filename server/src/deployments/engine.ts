@@ -2,7 +2,7 @@
  * The deployment engine: requests for deployments, and the background work. Promises that every accepted deployment
  * ends in a final state, whenever a process dies. Work is found by NOTIFY, with a slow sweep as a fallback.
  */
-import { clusterLeases } from '../clusters/hold.ts'
+import { clusterLeases } from '../clusters/lease.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'

@@ -8,7 +8,7 @@
  * has listed all its objects.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
-import { type ClusterHold, holdClusters, sharing } from '../../clusters/hold.ts'
+import { type ClusterLease, leaseClusters, sharing } from '../../clusters/lease.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
 import { conflictChannel } from '../../clusters/lines/rows.ts'
 import { readRef } from '../../clusters/refs.ts'
@@ -108,8 +108,8 @@ const checkAll = async (
 }
 
 /** Begins at once, in the background: a start does not wait for the engine. */
-const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork => {
-  const { cluster } = hold
+const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWork => {
+  const { cluster } = lease
   const turns: Turns = { reconciled: new Set(), scaled: new Set() }
   const common = { cluster: cluster.key }
   const sweepImages = createImageSweep(parts, cluster)
@@ -122,7 +122,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
     try {
       const signal = AbortSignal.any([stopping, AbortSignal.timeout(serviceDeadlineMs)])
       const work = () => reconcileService(parts, cluster, policies, serviceId, signal)
-      const isDone = await orLeft(sharing(parts.database, hold, serviceId, work), signal)
+      const isDone = await orLeft(sharing(parts.database, lease, serviceId, work), signal)
       return isDone ? undefined : busyPauseMs
     } finally {
       turns.reconciled.delete(serviceId)
@@ -169,7 +169,7 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
     run: (signal) => cluster.runtime.keepAlive(signal),
   })
   const health = watchHealth(parts, cluster, () => all.wake())
-  const scaler = startScaler(parts, hold, turns, (id) => queue.add(id))
+  const scaler = startScaler(parts, lease, turns, (id) => queue.add(id))
   return {
     soon,
     scaler,
@@ -184,12 +184,12 @@ const startReconciler = (parts: DeploymentParts, hold: ClusterHold): ClusterWork
 export const startReconcilers = async (parts: DeploymentParts, worker: string): Promise<Reconcilers> => {
   const { clusters, database, log } = parts
   const reconcilers = new Map<string, ClusterWork>()
-  const holding = await holdClusters(parts, worker, (hold) => {
-    const reconciler = startReconciler(parts, hold)
-    reconcilers.set(hold.id, reconciler)
+  const leased = await leaseClusters(parts, worker, (lease) => {
+    const reconciler = startReconciler(parts, lease)
+    reconcilers.set(lease.id, reconciler)
     return {
       async stop() {
-        reconcilers.delete(hold.id)
+        reconcilers.delete(lease.id)
         await reconciler.stop()
       },
     }
@@ -222,7 +222,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
     },
     async stop() {
       leave()
-      await holding.stop()
+      await leased.stop()
     },
   }
 }

@@ -3,7 +3,7 @@
  * in parallel; the first failure skips those that have not started. May begin again at any point: finished parts are
  * skipped.
  */
-import { awaitShares } from '../../clusters/hold.ts'
+import { awaitShares } from '../../clusters/lease.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { isDiskFull } from '../../lib/disk-full.ts'

@@ -9,7 +9,7 @@
  * Promises: one service is changed once at a time, and never together with a deployment that changes its instances or
  * with the reconciler; anything not done is requested again, by the waiting requests or by the next check.
  */
-import type { ClusterHold } from '../../clusters/hold.ts'
+import type { ClusterLease } from '../../clusters/lease.ts'
 import { isHeld } from '../../clusters/lines/line.ts'
 import { kinds } from '../../kinds.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -91,12 +91,12 @@ const noScaler: Scaler = { wake: () => {}, yield: () => {}, stop: async () => {}
 /** `equalSoon`: the reconciler checks that the publication is up to date. */
 export const startScaler = (
   parts: DeploymentParts,
-  hold: ClusterHold,
+  lease: ClusterLease,
   turns: Turns,
   equalSoon: (serviceId: string) => void,
 ): Scaler => {
   const { database, log, router } = parts
-  const { cluster } = hold
+  const { cluster } = lease
   if (cluster.runtime.scalesItself) return noScaler
   const common = { cluster: cluster.key }
   const wishes = new Map<string, Wish>()
@@ -139,7 +139,7 @@ export const startScaler = (
     underWay.set(serviceId, yielding)
     let pauseMs: number | undefined
     try {
-      await scaling(database, hold, serviceId, async () => {
+      await scaling(database, lease, serviceId, async () => {
         pauseMs = await work(serviceId, wish, signal)
       })
       return pauseMs

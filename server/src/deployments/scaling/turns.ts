@@ -3,7 +3,7 @@
  * deployment that is about to change instances notifies the scaler, which ends at once; the scaler skips services
  * whose instances a deployment changes.
  */
-import type { ClusterHold } from '../../clusters/hold.ts'
+import type { ClusterLease } from '../../clusters/lease.ts'
 import type { Database } from '../../store/database.ts'
 import { withClaim } from '../../work/queue.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
@@ -40,7 +40,7 @@ const longestMs = 60_000
 /** Marks a service as being scaled while `work` runs. */
 export const scaling = async (
   database: Database,
-  { id, fence }: ClusterHold,
+  { id, fence }: ClusterLease,
   serviceId: string,
   work: () => Promise<void>,
 ): Promise<void> => {

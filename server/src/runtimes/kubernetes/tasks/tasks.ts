@@ -40,7 +40,7 @@ const isStop = (error: unknown): error is DeploymentError => error instanceof De
 export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
   const { find, removeJob, patchJob, startOrJoin, writeDown } = createJobs({ objects, images, clock })
   const { waitForEnd, createReader } = createWait({ objects, logs, clock })
-  const reader = createOutputReader({ objects, clock })
+  const outputReader = createOutputReader({ objects, clock })
 
   const podOf = async (task: TaskKey, signal: AbortSignal): Promise<Pod | null> => {
     const found = await objects.list<Pod>('Pod', executionOf(task), namespaceOf(task.environmentId), signal)
@@ -76,11 +76,11 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
     if (!keepsFiles(task)) return endOf(await untilEnded(task, onLine, signal, once), task)
     const ending = await untilEnded(task, onLine, signal, once).catch(async (error: unknown) => {
       const isLost = isStop(error) && error.code === 'task_gone'
-      if (!isLost || !(await reader.isThere(task, signal))) throw error
+      if (!isLost || !(await outputReader.isThere(task, signal))) throw error
       onLine('The pod of the run was removed before it had ended. The files that it had written are read.')
       return lost
     })
-    return { ...endOf(ending, task), outputs: await reader.collect(task, signal, triesToRead) }
+    return { ...endOf(ending, task), outputs: await outputReader.collect(task, signal, triesToRead) }
   }
 
   /** Ends its pod; null: there is no stored result. */
@@ -110,15 +110,15 @@ export const createTasks = ({ objects, images, logs, clock }: TasksParts) => {
 
   const stop: Runtime['stopTask'] = async (task, graceMs, signal) => {
     const job = await find(task, signal)
-    const keeps = await reader.isThere(task, signal)
-    if (job === null) return keeps ? reader.collect(task, signal) : null
+    const keeps = await outputReader.isThere(task, signal)
+    if (job === null) return keeps ? outputReader.collect(task, signal) : null
     const ending = endingIn(job) ?? (await end(task, job, graceMs, signal))
     // Its files were given up: its effects are unknown.
     if (!keeps && isKeeper(job) && job.spec?.suspend !== true) return null
     if (!keeps) return ending === null ? {} : outputsOf(ending, task)
     const namespace = namespaceOf(task.environmentId)
     if (ending === null) await untilGone(objects, clock, 'Pod', executionOf(task), namespace, signal)
-    return reader.collect(task, signal)
+    return outputReader.collect(task, signal)
   }
 
   return {

@@ -26,18 +26,18 @@ import type { Cluster, Clusters } from './clusters.ts'
 import { keySql } from './local.ts'
 
 /** A cluster that this server may manage as long as its fence is valid. */
-export interface ClusterHold extends Leased {
+export interface ClusterLease extends Leased {
   cluster: Cluster
 }
 
-export interface Holding {
+export interface LeasedClusters {
   /** Looks now for clusters without a holder. */
   wake(): void
   /** Ends the work for them, and releases their leases. */
   stop(): Promise<void>
 }
 
-interface HoldingParts extends WorkParts {
+interface LeaseParts extends WorkParts {
   database: Database
   clusters: Clusters
 }
@@ -58,17 +58,17 @@ const claimSql = `insert into cluster_work as c (id, worker, lease_until)
   returning id, fence`
 
 /** Manages every cluster that this server has a runtime for and no other server holds, as long as it holds it. */
-export const holdClusters = async (
-  parts: HoldingParts,
+export const leaseClusters = async (
+  parts: LeaseParts,
   worker: string,
-  lookAfter: (hold: ClusterHold) => { stop(): Promise<void> },
-): Promise<Holding> => {
+  lookAfter: (lease: ClusterLease) => { stop(): Promise<void> },
+): Promise<LeasedClusters> => {
   const { database, clusters } = parts
   const held = new Map<string, Cluster>()
   /** A cluster that was deleted, or whose connection changed, is released; the next claim takes it in its new form. */
   const letGo = (now: ReadonlyMap<string, Cluster>): void => {
     for (const [key, cluster] of held)
-      if (now.get(key) !== cluster) holding.abort(key, new LeaseHandedOff('the cluster has changed hands'))
+      if (now.get(key) !== cluster) leased.abort(key, new LeaseHandedOff('the cluster has changed hands'))
   }
   const claim = async () => {
     const now = new Map(clusters.all().map((cluster) => [cluster.key, cluster]))
@@ -77,30 +77,30 @@ export const holdClusters = async (
     if (free.length === 0) return { claimed: [], more: false }
     const all = new Map(free)
     const rows = await database.query<Leased>(claimSql, [worker, leaseMs, [...all.keys()]])
-    return { claimed: rows.map((row): ClusterHold => ({ ...row, cluster: all.get(row.id)! })), more: false }
+    return { claimed: rows.map((row): ClusterLease => ({ ...row, cluster: all.get(row.id)! })), more: false }
   }
-  const run = async (hold: ClusterHold, signal: AbortSignal): Promise<void> => {
-    held.set(hold.id, hold.cluster)
-    const part = lookAfter(hold)
+  const run = async (lease: ClusterLease, signal: AbortSignal): Promise<void> => {
+    held.set(lease.id, lease.cluster)
+    const part = lookAfter(lease)
     try {
       await untilAborted(new Promise<never>(() => {}), signal)
     } finally {
       await part.stop()
-      held.delete(hold.id)
+      held.delete(lease.id)
     }
   }
   const renew = async (ids: readonly string[]): Promise<Map<string, Error>> => {
     const ours = new Set((await renewLeases(database, clusterLeases, worker, ids)).map(({ id }) => id))
     return new Map(ids.filter((id) => !ours.has(id)).map((id) => [id, new LeaseLost()]))
   }
-  const holding = createWorker<ClusterHold>(parts, {
+  const leased = createWorker<ClusterLease>(parts, {
     name: 'clusters',
     concurrency: Number.POSITIVE_INFINITY,
     periodMs: lookMs,
     idOf: ({ id }) => id,
     about: ({ id }) => ({ cluster: id }),
     claim,
-    run: (hold, { signal }) => run(hold, signal),
+    run: (lease, { signal }) => run(lease, signal),
     renew: { everyMs: heartbeatMs, leaseMs, renew },
     async release(all) {
       await releaseLeases(
@@ -113,12 +113,12 @@ export const holdClusters = async (
     },
     failed: 'a cluster was left to its next owner',
   })
-  const leave = await database.listen(channel, holding.wake)
+  const leave = await database.listen(channel, leased.wake)
   return {
-    wake: holding.wake,
+    wake: leased.wake,
     async stop() {
       leave()
-      await holding.stop()
+      await leased.stop()
     },
   }
 }
@@ -130,7 +130,7 @@ export const holdClusters = async (
  */
 export const sharing = async <T>(
   database: Database,
-  { id, fence }: ClusterHold,
+  { id, fence }: ClusterLease,
   serviceId: string,
   work: () => Promise<T>,
 ): Promise<T> => {

@@ -9,18 +9,18 @@ import { systemClock } from '../lib/time/clock.ts'
 import type { Database } from '../store/database.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 import type { Cluster, Clusters } from './clusters.ts'
-import { awaitShares, type ClusterHold, type Holding, holdClusters, sharing } from './hold.ts'
+import { awaitShares, type ClusterLease, type LeasedClusters, leaseClusters, sharing } from './lease.ts'
 
 const database = await testDatabase()
-const open: Holding[] = []
-after(() => Promise.all(open.map((holding) => holding.stop())))
+const open: LeasedClusters[] = []
+after(() => Promise.all(open.map((leased) => leased.stop())))
 
 const clusterOf = (key: string): Cluster => ({ key }) as Cluster
 
 /** A server that can hold clusters; `world.away` cuts it off from the database. */
 const startServer = async (all: Cluster[], clock = systemClock) => {
   const world = { away: false, hears: null as (() => void) | null }
-  const now = new Map<string, ClusterHold>()
+  const now = new Map<string, ClusterLease>()
   const events: string[] = []
   let underWay = 0
   const its: Database = {
@@ -48,19 +48,19 @@ const startServer = async (all: Cluster[], clock = systemClock) => {
     close: nothing,
   }
   const parts = { database: its, clusters, clock, log: createLog('silent'), work: createWorkRegistry(clock) }
-  const holding = await holdClusters(parts, newId(), (hold) => {
-    assert.ok(!now.has(hold.id), 'it is looked after once')
-    now.set(hold.id, hold)
-    events.push(`begin ${hold.id}`)
+  const leased = await leaseClusters(parts, newId(), (lease) => {
+    assert.ok(!now.has(lease.id), 'it is looked after once')
+    now.set(lease.id, lease)
+    events.push(`begin ${lease.id}`)
     return {
       async stop() {
-        now.delete(hold.id)
-        events.push(`end ${hold.id}`)
+        now.delete(lease.id)
+        events.push(`end ${lease.id}`)
       },
     }
   })
-  open.push(holding)
-  return { world, now, events, holding, isCalm: () => underWay === 0 }
+  open.push(leased)
+  return { world, now, events, leased, isCalm: () => underWay === 0 }
 }
 
 const runOut = () => database.query(`update cluster_work set lease_until = '-infinity'`)
@@ -80,24 +80,24 @@ test('a cluster has one holder; one that cannot renew ends what it does before i
   await clock.advance(200)
   assert.deepEqual([first.now.size, first.events], [0, ['begin far', 'begin near', 'end far', 'end near']])
   await runOut()
-  second.holding.wake()
+  second.leased.wake()
   await until(() => second.now.size === 2, { what: 'the second to hold both' })
   assert.equal(second.now.get('far')!.fence, String(Number(kept.fence) + 1))
   // It returns, and does not take clusters that another server holds.
   first.world.away = false
   await clock.advance(20_000)
   assert.equal(first.now.size, 0)
-  await second.holding.stop()
+  await second.leased.stop()
   assert.equal(second.now.size, 0)
   first.world.hears!()
   await until(() => clock.rest().then(() => first.now.size === 2), { what: 'the first, at once' })
-  await first.holding.stop()
+  await first.leased.stop()
 })
 
 test('a cluster that comes is held, one that goes is let go, one that is reached in another way is begun anew', async () => {
   const all = [clusterOf('stays')]
   const clock = createFakeClock()
-  const { now, events, holding, isCalm } = await startServer(all, clock)
+  const { now, events, leased, isCalm } = await startServer(all, clock)
   /** In steps, each when the database has answered. */
   const seconds = async (count: number): Promise<string[]> => {
     for (let step = 0; step < count * 10; step += 1) {
@@ -115,7 +115,7 @@ test('a cluster that comes is held, one that goes is let go, one that is reached
   assert.equal(now.get('comes')!.cluster, other)
   all.pop()
   assert.deepEqual([await seconds(30), [...now.keys()]], [['end comes'], ['stays']])
-  await holding.stop()
+  await leased.stop()
 })
 
 test('while the holder restores a service, a deployment waits; rows left by a dead holder delay no deployment', async () => {
@@ -132,8 +132,8 @@ test('while the holder restores a service, a deployment waits; rows left by a de
     `insert into service_state (service_id, environment_id, organization_id, kind) values ($1, $2, $3, 'container')`,
     [serviceId, environmentId, organizationId],
   )
-  const { now, holding } = await startServer([clusterOf(clusterId), clusterOf('another')])
-  const hold = await until(() => now.get(clusterId), { what: 'the cluster to be held' })
+  const { now, leased } = await startServer([clusterOf(clusterId), clusterOf('another')])
+  const lease = await until(() => now.get(clusterId), { what: 'the cluster to be held' })
   const waits = () => {
     let done = false
     const ended = awaitShares({ database, clock: systemClock }, environmentId, () => {}).then(() => {
@@ -143,7 +143,7 @@ test('while the holder restores a service, a deployment waits; rows left by a de
   }
   const mended = Promise.withResolvers<void>()
   const asked = Promise.withResolvers<void>()
-  const mending = sharing(database, hold, serviceId, async () => {
+  const mending = sharing(database, lease, serviceId, async () => {
     asked.resolve()
     await mended.promise
   })
@@ -156,10 +156,10 @@ test('while the holder restores a service, a deployment waits; rows left by a de
   // The holder of another cluster, whose engine names the service too.
   const stranger = await until(() => now.get('another'), { what: 'the other cluster to be held' })
   await sharing(database, stranger, serviceId, () => waits().ended)
-  const dead = sharing(database, hold, serviceId, () => new Promise<never>(() => {}))
+  const dead = sharing(database, lease, serviceId, () => new Promise<never>(() => {}))
   dead.catch(() => {})
   await until(async () => (await database.query('select from reconcile_share')).length === 1, { what: 'the share' })
   await database.query('update cluster_work set fence = fence + 1 where id = $1', [clusterId])
   await waits().ended
-  await holding.stop()
+  await leased.stop()
 })
