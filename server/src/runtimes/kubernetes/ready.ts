@@ -3,8 +3,8 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { tellingLine } from '../../lib/last-words.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import { type Progress, readyWithinMs, type Workload } from '../runtime.ts'
+import { answeredFor } from './answered.ts'
 import { untilSeen, type View } from './follow.ts'
-import { heardFor } from './heard.ts'
 import type { PodLogs } from './logs/logs.ts'
 import { labels, nameOf } from './manifests/describe.ts'
 import { usualPort } from './manifests/pod.ts'
@@ -101,7 +101,7 @@ export const createReady = ({ objects, logs, clock }: ReadyParts) => {
       return last.isDone || last.verdict?.isFinal === true ? last : null
     }
     progress(`Waiting for ${awaited(workload)} (up to ${seconds(readyWithinMs(workload))}).`)
-    heardFor(objects, clock, workload, readyWithinMs(workload), passed.signal).then(
+    answeredFor(objects, clock, workload, readyWithinMs(workload), passed.signal).then(
       () => over.abort(),
       () => {},
     )

@@ -2,8 +2,8 @@
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
 import type { ServiceKey } from '../../runtime.ts'
+import { answeredFor } from '../answered.ts'
 import { followObjects } from '../follow.ts'
-import { heardFor } from '../heard.ts'
 import { labels } from '../manifests/describe.ts'
 import { asDeploymentError, type Objects } from '../objects.ts'
 import type { AppWorkload } from './manifests.ts'
@@ -51,7 +51,7 @@ export const createAppFollower = ({ objects, clock, argoNamespace }: FollowParts
   const ready = async (workload: AppWorkload, report: (seen: Progress) => void, signal: AbortSignal): Promise<void> => {
     const { commit } = workload.app.content.reveal()
     const [late, passed] = [new AbortController(), new AbortController()]
-    heardFor(objects, clock, workload, workload.readyTimeoutMs, passed.signal).then(
+    answeredFor(objects, clock, workload, workload.readyTimeoutMs, passed.signal).then(
       () => late.abort(),
       () => {},
     )

@@ -9,7 +9,7 @@ const lookMs = 5000
 const answerMs = 3000
 
 /** Resolves when the cluster has answered for `ms` altogether; rejects with the signal's reason when aborted. */
-export const heardFor = async (
+export const answeredFor = async (
   { api }: Pick<Objects, 'api'>,
   clock: Pick<Clock, 'sleep'>,
   { environmentId }: ServiceKey,
