@@ -96,7 +96,7 @@ const ranks: Record<string, string[][]> = {
     ['ports'],
     ['traffic'],
     ['http1'],
-    ['tls', 'hold'],
+    ['tls', 'parked'],
     ['exchange', 'table', 'access', 'routes.ts'],
     ['router.ts', 'shares.ts', 'counts.ts', 'descriptors.ts'],
     ['policy.ts'],

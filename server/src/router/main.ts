@@ -105,7 +105,7 @@ const serving = createServing({
     await workers.setRoutes(routes)
   },
 })
-const { traffic, table, upstreams, holds, front, tls } = serving
+const { traffic, table, upstreams, parked, front, tls } = serving
 const workers = createWorkers({
   ...{ numbers, serving, report },
   listening: { http: front.listening, https: secure === undefined ? null : tls.listening },
@@ -164,7 +164,7 @@ const stop = () => {
   say('no longer accepting connections')
   ports.close()
   tls.close()
-  holds.end()
+  parked.end()
   const closed = Promise.all([workers.close(graceMs), front.close()]).then(([{ ended }]) => {
     control.close()
     lock.close()

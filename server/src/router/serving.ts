@@ -2,8 +2,8 @@
 
 import { newCounts, type OwnCounts } from './counts.ts'
 import { descriptorsForTraffic } from './descriptors.ts'
-import { createHolds, type HoldLimits, usualHoldLimits } from './hold/holds.ts'
 import { createFront } from './http/front.ts'
+import { createParked, type ParkLimits, usualParkLimits } from './parked/parked.ts'
 import type { Ports } from './ports/ports.ts'
 
 import type { AnyRoute } from './router.ts'
@@ -87,12 +87,12 @@ export const createServing = (options: ServingOptions) => {
   const { routes, save, ports, tlsStore, secure, trustedProxies, report } = options
   const share: Share = { processes: 1 }
   const upstreams = createUpstreams()
-  const holdNames: (keyof HoldLimits)[] = ['total', 'bytes', 'unanswered']
-  const holds = createHolds(report, divided(usualHoldLimits, holdNames, share))
-  const table = createLiveTable(routes, upstreams, save, ports, holds.settle)
+  const parkLimitNames: (keyof ParkLimits)[] = ['total', 'bytes', 'unanswered']
+  const parked = createParked(report, divided(usualParkLimits, parkLimitNames, share))
+  const table = createLiveTable(routes, upstreams, save, ports, parked.settle)
   const counts = newCounts()
   const traffic: Traffic = {
-    ...{ table, upstreams, counts, holds, isTrusted: trustProxies(trustedProxies), report, stopping: false, shed: 0 },
+    ...{ table, upstreams, counts, parked, isTrusted: trustProxies(trustedProxies), report, stopping: false, shed: 0 },
     shares: createShares(descriptorsForTraffic()),
     ...(secure === undefined ? {} : { secure }),
   }
@@ -110,7 +110,7 @@ export const createServing = (options: ServingOptions) => {
     report(`internal error: ${error.stack}`)
   })
   return {
-    ...{ share, upstreams, holds, table, counts, traffic, front, tls },
+    ...{ share, upstreams, parked, table, counts, traffic, front, tls },
     state: (): State => ({ counts, rssBytes: process.memoryUsage.rss(), clients: front.clients() }),
     busy: createUse(),
   }

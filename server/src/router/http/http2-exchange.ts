@@ -10,7 +10,7 @@ import {
 import type { Rules } from '../access/rules.ts'
 import { type PageName, renderPage } from '../exchange/pages.ts'
 import { allowStreamSilence } from '../exchange/silence.ts'
-import { heldBytes, type Place } from '../hold/holds.ts'
+import { type Place, parkedBytes } from '../parked/parked.ts'
 import { partyOf } from '../router.ts'
 import { rewritten } from '../table/paths.ts'
 import { hstsHeader, isEncrypted } from '../tls/secure.ts'
@@ -119,7 +119,7 @@ class StreamExchange {
     this.belongTo(partyOf(entry.route))
     if (client.closed) return
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
-    if (entry.route.state === 'asleep') return this.hold(entry)
+    if (entry.route.state === 'asleep') return this.park(entry)
     const upstream = pickFor(entry, undefined, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
@@ -145,13 +145,13 @@ class StreamExchange {
   }
 
   /** It waits, with its frames unread, until its service runs. */
-  private hold({ route }: HostEntry): void {
+  private park({ route }: HostEntry): void {
     const { client, headers } = this
     this.place?.leave()
     const said = Object.entries(headers).flat().join('').length
-    const bytes = heldBytes(said, client.endAfterHeaders ? 0 : Number(headers['content-length'] ?? -1) || 0)
+    const bytes = parkedBytes(said, client.endAfterHeaders ? 0 : Number(headers['content-length'] ?? -1) || 0)
     const waiting = { resume: () => this.attempt(), refuse: (page: PageName) => this.answer(page) }
-    this.place = this.traffic.holds.take(route.serviceId, bytes, waiting, partyOf(route))
+    this.place = this.traffic.parked.take(route.serviceId, bytes, waiting, partyOf(route))
     if (this.place === null) this.answer('crowded')
   }
 

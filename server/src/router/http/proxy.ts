@@ -12,10 +12,10 @@ import {
 } from '../exchange/failures.ts'
 import { headersForClient, isSecure } from '../exchange/headers.ts'
 import type { PageName } from '../exchange/pages.ts'
-import { heldBytes, type Place } from '../hold/holds.ts'
 import type { Answerer, Inbound, RequestSink } from '../http1/inbound.ts'
 import type { ResponseHead } from '../http1/response-head.ts'
 import type { TargetConnection, TargetUser } from '../http1/target.ts'
+import { type Place, parkedBytes } from '../parked/parked.ts'
 import { usual } from '../policy.ts'
 import { partyOf } from '../router.ts'
 import { rewritten } from '../table/paths.ts'
@@ -74,7 +74,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
     this.entry = entry
     inbound.belongTo(partyOf(entry.route))
     if (this.admittedBy !== entry.rules && !this.isLetIn(entry.rules)) return
-    if (entry.route.state === 'asleep') return this.hold(entry)
+    if (entry.route.state === 'asleep') return this.park(entry)
     const upstream = pickFor(entry, entry.byCookie === null ? undefined : inbound.headers.cookie, this.tried)
     if (upstream === undefined) return this.answer('idle')
     this.attempts++
@@ -114,7 +114,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 
   /** It waits, with its body unread, until its service runs. */
-  private hold({ route, rules }: HostEntry): void {
+  private park({ route, rules }: HostEntry): void {
     const { headBytes, bodyLength } = this.inbound
     this.connecting?.clear()
     this.place?.leave()
@@ -123,7 +123,7 @@ class Exchange implements TargetUser, RequestSink, Answerer {
       this.attempt()
     }
     const waiting = { resume, refuse: (page: PageName) => this.answer(page) }
-    this.place = this.traffic.holds.take(route.serviceId, heldBytes(headBytes, bodyLength), waiting, partyOf(route))
+    this.place = this.traffic.parked.take(route.serviceId, parkedBytes(headBytes, bodyLength), waiting, partyOf(route))
     if (this.place === null) this.answer('crowded')
   }
 

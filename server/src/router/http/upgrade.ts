@@ -4,8 +4,8 @@ import type { Socket } from 'node:net'
 import type { Rules } from '../access/rules.ts'
 import { forwardedHeaders, headersForClient, isSecure, passedToTarget } from '../exchange/headers.ts'
 import { type PageName, rawHead, renderPage } from '../exchange/pages.ts'
-import { heldBytes, type Waiting } from '../hold/holds.ts'
 import type { Http1Client } from '../http1/client.ts'
+import { parkedBytes, type Waiting } from '../parked/parked.ts'
 import { join } from '../ports/join.ts'
 import { partyOf } from '../router.ts'
 import { rewritten } from '../table/paths.ts'
@@ -129,7 +129,7 @@ const shake = (handshake: Handshake) => {
   if (typeof entry === 'string') return refuse(req, entry)
   req.belongTo(partyOf(entry.route))
   if (handshake.admittedBy !== entry.rules) return void enter(handshake, entry.rules)
-  if (entry.route.state === 'asleep') return hold(handshake, entry)
+  if (entry.route.state === 'asleep') return park(handshake, entry)
   const upstream = pickFor(entry, req.headers.cookie, null)
   if (upstream === undefined) return refuse(req, 'idle')
   handshake.attempts++
@@ -175,7 +175,7 @@ const shake = (handshake: Handshake) => {
 }
 
 /** It waits until its service runs. Only reading notices that its client leaves, so the bytes are kept meanwhile. */
-const hold = (handshake: Handshake, { route }: HostEntry) => {
+const park = (handshake: Handshake, { route }: HostEntry) => {
   const { traffic, req, client } = handshake
   const look = (): void => void client.read(0)
   const leave = (): void => {
@@ -193,7 +193,7 @@ const hold = (handshake: Handshake, { route }: HostEntry) => {
     resume: goOn(() => shake(handshake)),
     refuse: (page) => goOn(() => refuse(req, page))(),
   }
-  const place = traffic.holds.take(route.serviceId, heldBytes(req.headBytes, 0), waiting, partyOf(route))
+  const place = traffic.parked.take(route.serviceId, parkedBytes(req.headBytes, 0), waiting, partyOf(route))
   if (place === null) return refuse(req, 'crowded')
   client.on('readable', look).once('end', leave).once('close', leave)
 }

@@ -58,9 +58,9 @@ const leave = (running: Running): void => {
   endWhenEmpty(running)
 }
 
-const close = ({ front, tls, holds, state }: Running, graceMs: number): void => {
+const close = ({ front, tls, parked, state }: Running, graceMs: number): void => {
   tls.close()
-  holds.end()
+  parked.end()
   void front.close()
   front.finish(graceMs).then(() => {
     tls.end()
@@ -75,8 +75,8 @@ let stopTelling = (): void => {}
 
 const start = (beginning: Beginning): void => {
   running = begin(beginning)
-  const { holds, state, busy } = running
-  stopTelling = holds.listen(tellWanted)
+  const { parked, state, busy } = running
+  stopTelling = parked.listen(tellWanted)
   const pulse = (): void => {
     tell({ kind: 'pulse', pulse: { ...state(), busy: busy() } })
     setTimeout(pulse, pulseMs)
@@ -106,7 +106,7 @@ const obey = async (own: Running, order: Order, listening: Server | undefined): 
       return own.state()
     case 'wanted':
       stopTelling()
-      stopTelling = own.holds.listen(tellWanted)
+      stopTelling = own.parked.listen(tellWanted)
       return
     case 'shed':
       own.traffic.shed = Math.max(own.traffic.shed, order.connections)

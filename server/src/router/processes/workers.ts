@@ -163,7 +163,7 @@ const createMembers = (
 }
 
 export const createWorkers = (options: WorkersOptions): Workers => {
-  const { upstreams, holds, share, state } = options.serving
+  const { upstreams, parked, share, state } = options.serving
   const listeners = new Set<(serviceId: string) => void>()
   let past: State['counts'] | null = null
 
@@ -224,7 +224,7 @@ export const createWorkers = (options: WorkersOptions): Workers => {
     },
     listen(tell) {
       listeners.add(tell)
-      const stop = holds.listen(tell)
+      const stop = parked.listen(tell)
       void askAll({ kind: 'wanted' })
       return () => {
         listeners.delete(tell)

@@ -1,8 +1,8 @@
 /** Shared by all parts that forward traffic. */
 
 import type { PageName } from '../exchange/pages.ts'
-import type { Holds } from '../hold/holds.ts'
 import type { ClientTraffic } from '../http1/owner.ts'
+import type { Parked } from '../parked/parked.ts'
 import type { Route, StreamRoute } from '../router.ts'
 import type { Entry, HostEntry, LiveTable } from './live-table.ts'
 import type { Upstreams } from './upstreams.ts'
@@ -11,7 +11,7 @@ export interface Traffic extends ClientTraffic {
   readonly table: Pick<LiveTable, 'find' | 'findPort'>
   readonly upstreams: Upstreams
   /** Requests parked for sleeping services. */
-  readonly holds: Holds
+  readonly parked: Parked
   /** One line for the operator; called at most a few times a second, whatever happens. */
   readonly report: (message: string) => void
 }

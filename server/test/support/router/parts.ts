@@ -8,8 +8,8 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { createRouter, type ProcessRouter, type RouterOptions } from '../../../src/router/control/client.ts'
 import { newCounts } from '../../../src/router/counts.ts'
-import { createHolds, type HoldLimits, usualHoldLimits } from '../../../src/router/hold/holds.ts'
 import { createFront, defaultLimits, type Limits } from '../../../src/router/http/front.ts'
+import { createParked, type ParkLimits, usualParkLimits } from '../../../src/router/parked/parked.ts'
 import { createPorts } from '../../../src/router/ports/ports.ts'
 import { openTcpPort } from '../../../src/router/ports/tcp.ts'
 import { type FlowLimits, openUdpPort } from '../../../src/router/ports/udp.ts'
@@ -80,7 +80,7 @@ export const openInside = async (
     limits?: Partial<Limits>
     trusted?: string[]
     flowLimits?: FlowLimits
-    holds?: Partial<HoldLimits>
+    parked?: Partial<ParkLimits>
     /** For connections; default: as many as they like. */
     descriptors?: number
   } = {},
@@ -95,12 +95,12 @@ export const openInside = async (
     () => {},
   )
   const report = (): void => {}
-  const holds = createHolds(report, { ...usualHoldLimits, ...more.holds })
-  const table = createLiveTable(routes, upstreams, async () => {}, ports, holds.settle)
+  const parked = createParked(report, { ...usualParkLimits, ...more.parked })
+  const table = createLiveTable(routes, upstreams, async () => {}, ports, parked.settle)
   const isTrusted = trustProxies(more.trusted ?? [])
   const shares = createShares(more.descriptors ?? 65_536)
   const traffic: Traffic = {
-    ...{ table, upstreams, holds, shares, isTrusted, report },
+    ...{ table, upstreams, parked, shares, isTrusted, report },
     ...{ counts: newCounts(), stopping: false, shed: 0 },
   }
   const front = createFront(traffic, { ...defaultLimits, ...more.limits })

@@ -20,7 +20,7 @@ export interface Place {
   leave(): void
 }
 
-export interface Holds {
+export interface Parked {
   /**
    * Null if there is no place. `bytes`: about as much as it keeps in memory; `party`: whose places its service shares.
    */
@@ -33,7 +33,7 @@ export interface Holds {
   end(): void
 }
 
-export interface HoldLimits {
+export interface ParkLimits {
   perService: number
   total: number
   bytes: number
@@ -45,7 +45,7 @@ export interface HoldLimits {
   unanswered: number
 }
 
-export const usualHoldLimits: HoldLimits = {
+export const usualParkLimits: ParkLimits = {
   ...{ perService: 2000, total: 8000, bytes: 64 << 20 },
   ...{ longestMs: 60_000, unanswered: 32 },
 }
@@ -62,7 +62,7 @@ const atOnce = 32
  * The memory of a parked request: its head, and the part of a body that is read before it is asked for. -1: a body of
  * unknown length.
  */
-export const heldBytes = (headBytes: number, bodyLength: number): number =>
+export const parkedBytes = (headBytes: number, bodyLength: number): number =>
   headBytes + (bodyLength < 0 ? unreadBytes : Math.min(unreadBytes, bodyLength))
 
 interface Held extends Place {
@@ -138,7 +138,7 @@ const giverFor = (
   return last === undefined || given - of(last) < taken + of({ bytes }) ? null : largest
 }
 
-export const createHolds = (report: (message: string) => void, limits = usualHoldLimits): Holds => {
+export const createParked = (report: (message: string) => void, limits = usualParkLimits): Parked => {
   const crowds = new Map<string, Crowd>()
   const listeners = new Set<(serviceId: string) => void>()
   let total = 0

@@ -20,14 +20,14 @@ import {
   until,
 } from '../../../test/support/router/parts.ts'
 import type { AnyRoute, Route, Target } from '../router.ts'
-import { createHolds, usualHoldLimits } from './holds.ts'
+import { createParked, usualParkLimits } from './parked.ts'
 
 const nap = (more: Partial<Route> = {}): Route => route([], { state: 'asleep', ...more })
 
 /** The services for which the router has reported waiting requests. */
 const wantedOf = ({ traffic }: Inside): string[] => {
   const told: string[] = []
-  traffic.holds.listen((serviceId) => told.push(serviceId))
+  traffic.parked.listen((serviceId) => told.push(serviceId))
   return told
 }
 
@@ -89,11 +89,11 @@ test('who may not ask wakes nothing: lists, passwords and the size of a body com
 })
 
 test('places are few: past the limits there is none, and the largest crowd gives one to a service with fewer', async () => {
-  const limits = { ...usualHoldLimits, perService: 3, total: 4, bytes: 100 }
-  const holds = createHolds(assert.fail, limits)
+  const limits = { ...usualParkLimits, perService: 3, total: 4, bytes: 100 }
+  const parked = createParked(assert.fail, limits)
   const said: string[] = []
   const take = (serviceId: string, name: string, bytes = 1) =>
-    holds.take(serviceId, bytes, {
+    parked.take(serviceId, bytes, {
       resume: () => said.push(`${name} goes on`),
       refuse: (page) => said.push(`${name} ${page}`),
     })
@@ -107,34 +107,34 @@ test('places are few: past the limits there is none, and the largest crowd gives
   leaving.leave()
   leaving.leave()
   assert.ok(take('b', 'b3') !== null)
-  holds.settle([nap()])
+  parked.settle([nap()])
   await until(() => said.length === 4)
   assert.deepEqual(said.slice(1), ['b1 goes on', 'b2 goes on', 'b3 goes on'])
-  holds.end()
+  parked.end()
   await until(() => said.length === 5)
   assert.equal(said.at(-1), 'a1 waking')
 })
 
 test('an organization with many services that sleep leaves places to one with few', async () => {
-  const holds = createHolds(assert.fail, { ...usualHoldLimits, total: 12 })
+  const parked = createParked(assert.fail, { ...usualParkLimits, total: 12 })
   const crowded: string[] = []
   const take = (serviceId: string, party: string): boolean =>
-    holds.take(serviceId, 1, { resume: assert.fail, refuse: () => crowded.push(party) }, party) !== null
+    parked.take(serviceId, 1, { resume: assert.fail, refuse: () => crowded.push(party) }, party) !== null
   for (let service = 0; service < 12; service += 1) assert.ok(take(`b${service}`, 'b'))
   for (let count = 0; count < 6; count += 1) assert.ok(take('a', 'a'))
   assert.ok(!take('a', 'a'), 'it has as much as the other one')
   await until(() => crowded.length === 6)
   assert.deepEqual(new Set(crowded), new Set(['b']))
-  holds.end()
+  parked.end()
   await until(() => crowded.length === 18)
 })
 
 test('what waits never takes more memory than its limit, however small those are who make room', async () => {
-  const holds = createHolds(assert.fail, { ...usualHoldLimits, bytes: 100 })
+  const parked = createParked(assert.fail, { ...usualParkLimits, bytes: 100 })
   const crowded: string[] = []
   let held = 0
   const take = (serviceId: string, bytes: number): boolean => {
-    const place = holds.take(serviceId, bytes, {
+    const place = parked.take(serviceId, bytes, {
       resume: assert.fail,
       refuse(page) {
         held -= bytes
@@ -155,9 +155,9 @@ test('what waits never takes more memory than its limit, however small those are
 test('a client that leaves frees the place, and one that waits too long may retry', async (t) => {
   const inside = await openInside(t, [nap(), nap({ host: 'b.localhost', serviceId: 'b', protocol: 'GRPC' })])
   const { port, traffic } = inside
-  const { take } = traffic.holds
+  const { take } = traffic.parked
   const open = new Set<object>()
-  traffic.holds.take = (...args) => {
+  traffic.parked.take = (...args) => {
     const place = take(...args)
     const id = {}
     open.add(id)
@@ -178,7 +178,7 @@ test('a client that leaves frees the place, and one that waits too long may retr
   half.end()
   broken.resetAndDestroy()
   await until(() => open.size === 0)
-  const late = await openInside(t, [nap()], { holds: { longestMs: 100 } })
+  const late = await openInside(t, [nap()], { parked: { longestMs: 100 } })
   const answer = await ask(late.port)
   assert.deepEqual([answer.status, answer.headers['retry-after']], [503, '5'])
   assert.match(await sendRaw(late.port, handshake), /^HTTP\/1.1 503 .*retry-after: 5/is)
