@@ -8,9 +8,9 @@ import { genericVariableOperations } from '../facets/variables/generic.ts'
 import { variableOperations } from '../facets/variables/variables.ts'
 import { allKinds, type Kind, kinds } from '../kinds.ts'
 import { argocdApp } from './argocd/app.ts'
+import { argocdObjectOperations } from './argocd/app-objects.ts'
 import { argocdConfigOperations } from './argocd/config.ts'
 import { argocdDestinationOperations } from './argocd/destination.ts'
-import { argocdThereOperations } from './argocd/there.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
 import { credentialsOperations } from './cluster/credentials.ts'
@@ -86,7 +86,7 @@ export const operations: readonly Operation[] = [
   ...clusterOperations,
   ...argocdConfigOperations,
   ...argocdDestinationOperations,
-  ...argocdThereOperations,
+  ...argocdObjectOperations,
   ...catalogueOperations,
   ...gitTokenOperations,
   ...gitBrowsing(services),

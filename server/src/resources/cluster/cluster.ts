@@ -28,7 +28,7 @@ import { clusterLockOperations } from './lock.ts'
 import { markSql } from './managed/document.ts'
 import { askDelete, moduleOf } from './managed/requests.ts'
 import { managedSql } from './managed/rows.ts'
-import { noteUnread } from './managed/unread.ts'
+import { noteUnreadFields } from './managed/unread-fields.ts'
 import { clusterOrphanOperations } from './orphans.ts'
 import { clusterProviderOperations, completeInfo, infoSql } from './provider.ts'
 import { clusterRoutingOperations } from './routing.ts'
@@ -83,7 +83,7 @@ const clusterAdvancedSettingsOperations: Operation[] = [
     async run(context) {
       const spec = await readCluster(context, context.db)
       const [module, schema] = [moduleOf(context, spec), Type.Object(clusterSettings)]
-      noteUnread(context, module, schema, '/advanced_settings')
+      noteUnreadFields(context, module, schema, '/advanced_settings')
       if (module === null && (await engineOf(context, context.db)) !== 'kubernetes')
         for (const { path: unused } of actingIn('kubernetes', schema, context.body)) context.onlyRecorded(unused)
       return edit(context)
@@ -112,7 +112,7 @@ const validate = async (spec: Spec, context: Context, { previous }: Change): Pro
     throw invalidField('/min_running_nodes', 'must not be more than max_running_nodes')
   const info = await completeInfo(context.db, context.principal, spec, previous?.spec ?? null)
   await refuseUnused(context, { ...spec, cloud_provider_credentials: info })
-  noteUnread(context, moduleOf(context, spec), clusterSpec)
+  noteUnreadFields(context, moduleOf(context, spec), clusterSpec)
   const features = readFeatures((spec.features ?? []) as Spec[])
   return { ...spec, features, ...(info === undefined ? {} : { cloud_provider_credentials: info }) }
 }

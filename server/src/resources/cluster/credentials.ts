@@ -32,7 +32,7 @@ import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
 import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
-import { noteUnread } from './managed/unread.ts'
+import { noteUnreadFields } from './managed/unread-fields.ts'
 
 /** One way to authenticate with a provider. */
 interface Form {
@@ -197,7 +197,7 @@ const complete =
   (provider: Provider) =>
   (body: Spec, context: Context, { previous }: Change): Spec => {
     if (context.parts.settings.clusterModules?.[provider.vendor as ModuleProvider] === undefined)
-      noteUnread(context, null, Type.Object<TProperties>(fieldsOf(provider)))
+      noteUnreadFields(context, null, Type.Object<TProperties>(fieldsOf(provider)))
     const form = provider.formOf?.(body, context.body, previous?.sealed) ?? formOf(provider, context.body, previous)
     const missing = form.needs.find((name) => !isGiven(context.body[name] ?? body[name] ?? previous?.sealed[name]))
     if (missing !== undefined) throw invalidField(`/${missing}`, 'is required for this kind of credentials')

@@ -8,7 +8,7 @@ import { resource, type Spec } from '../../api/operations/resource.ts'
 import { List, Name, Text } from '../../api/operations/schema.ts'
 import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { invalidField } from '../../lib/errors.ts'
-import { noteUnread } from '../cluster/managed/unread.ts'
+import { noteUnreadFields } from '../cluster/managed/unread-fields.ts'
 import { associated, refuseInUse, UsersCount, usersCount } from '../references.ts'
 
 interface Pair {
@@ -67,7 +67,7 @@ export const metadataGroup = ({ field, word, readId, pair, isValue, more = {} }:
 
   const validate = (spec: Spec, context: Context): Spec => {
     if (context.parts.settings.clusterModules === undefined)
-      noteUnread(context, null, Type.Object<TProperties>({ [field]: List(pair, 100) }))
+      noteUnreadFields(context, null, Type.Object<TProperties>({ [field]: List(pair, 100) }))
     const pairs = spec[field] as Pair[]
     const seen = new Set<string>()
     for (const [index, one] of pairs.entries()) {

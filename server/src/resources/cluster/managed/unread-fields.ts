@@ -14,7 +14,7 @@ const unreadOf = (module: ClusterModule | null, at: string, path: Path, value: u
 }
 
 /** `at`: the position of the body in the module's document, as a JSON pointer. */
-export const noteUnread = (context: Context, module: ClusterModule | null, schema: TSchema, at = ''): void => {
+export const noteUnreadFields = (context: Context, module: ClusterModule | null, schema: TSchema, at = ''): void => {
   for (const { path, value } of actingIn('module', schema, context.body))
     for (const unread of unreadOf(module, at, path, value)) context.onlyRecorded(unread)
 }

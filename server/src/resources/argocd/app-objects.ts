@@ -41,7 +41,7 @@ const servicesSql = `select '{"results":' || coalesce(json_agg(json_build_object
   from service_state s join node n on n.id = s.service_id join node e on e.id = n.parent_id join node p on p.id = e.parent_id
   where s.cluster_id = $1 and s.organization_id = $2 and s.kind = '${kind}'`
 
-export const argocdThereOperations: Operation[] = [
+export const argocdObjectOperations: Operation[] = [
   operation({
     id: 'getArgoCdAppManifest',
     ...reading,
