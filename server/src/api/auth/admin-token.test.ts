@@ -46,15 +46,15 @@ const revoke = async (api: TestApi, token: string): Promise<void> => {
   await isRefused(api, token)
 }
 
-interface Told {
+interface AuditRow {
   event_type: string
   target_name: string
   triggered_by: string
   actor_type: string
 }
 
-const toldOf = (api: TestApi): Promise<Told[]> =>
-  api.database.query<Told & object>(
+const auditRowsOf = (api: TestApi): Promise<AuditRow[]> =>
+  api.database.query<AuditRow & object>(
     `select event_type, target_name, triggered_by, actor_type from event where sub_target_type = 'API_TOKEN'
        and event_type <> 'POLICY_FAILED' order by created_at, id`,
   )
@@ -68,7 +68,7 @@ test('the first start makes a token that only its owner can read, and later star
   assert.ok(await works(api, first.text!))
   const again = await start(api, dataDir)
   assert.deepEqual([again.source, again.text], ['kept', first.text])
-  assert.deepEqual(await toldOf(api), [
+  assert.deepEqual(await auditRowsOf(api), [
     { event_type: 'CREATE', target_name: 'admin token', triggered_by: 'admin token', actor_type: 'OPERATOR' },
   ])
 })
@@ -84,7 +84,7 @@ test('a revoked token of the first start stays revoked; the next start makes ano
   for (let n = 0; n < 2; n += 1) assert.equal((await start(api, dataDir)).source, 'kept')
   assert.equal(await works(api, first!), false)
   assert.deepEqual(
-    (await toldOf(api)).map(({ event_type, actor_type }) => [event_type, actor_type]),
+    (await auditRowsOf(api)).map(({ event_type, actor_type }) => [event_type, actor_type]),
     [
       ['CREATE', 'OPERATOR'],
       ['DELETE', 'API_TOKEN'],
@@ -98,11 +98,11 @@ test('a revoked SLIPWAY_ADMIN_TOKEN ends the start with a sentence, and makes no
   const given = newTokenText()
   assert.equal((await start(api, newFolder(), given)).source, 'given')
   await revoke(api, given)
-  const before = await toldOf(api)
+  const before = await auditRowsOf(api)
   for (const dataDir of [newFolder(), newFolder()])
     await assert.rejects(start(api, dataDir, given), /SLIPWAY_ADMIN_TOKEN was revoked/)
   assert.equal(await works(api, given), false)
-  assert.deepEqual(await toldOf(api), before)
+  assert.deepEqual(await auditRowsOf(api), before)
 })
 
 test('SLIPWAY_ADMIN_TOKEN takes the place of the token of the first start, which opens nothing from then on', async () => {
@@ -115,7 +115,7 @@ test('SLIPWAY_ADMIN_TOKEN takes the place of the token of the first start, which
   await start(api, dataDir, given)
   await isRefused(api, first!)
   assert.deepEqual([await works(api, given), existsSync(fileIn(dataDir))], [true, false])
-  assert.deepEqual((await toldOf(api)).slice(-2), [
+  assert.deepEqual((await auditRowsOf(api)).slice(-2), [
     {
       event_type: 'CREATE',
       target_name: 'SLIPWAY_ADMIN_TOKEN',

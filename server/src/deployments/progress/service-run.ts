@@ -11,7 +11,7 @@ import { type Claim, withClaim } from '../../work/queue.ts'
 import { asideEvents, type DeploymentAction, type ServiceRequest } from '../deployments.ts'
 import { specSql } from '../desired/owners-labels.ts'
 import type { DeploymentParts } from '../parts.ts'
-import { type Told, wordsOf, writeTold } from '../status/audit.ts'
+import { type AuditRow, wordsOf, writeAuditRows } from '../status/audit.ts'
 import { enqueueEvent, setServiceState, showNextRequest } from '../status/service-state.ts'
 import { type Phase, stateOf } from '../status/states.ts'
 import type { DeploymentLog } from './log.ts'
@@ -157,7 +157,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
     // A failed rollback no longer counts.
     if (service.requested.releaseId !== undefined) await measure(tx, service.id)
     await showOutcome(tx, run, outcome.kind === 'skipped' ? restingState(service) : outcome.state)
-    await writeTold(tx, claim.id, toldOf(run, outcome))
+    await writeAuditRows(tx, claim.id, auditRowsOf(run, outcome))
     await enqueueEvent(tx, run.parts, eventKind(outcome), {
       ...claim,
       ...reference(claim),
@@ -170,7 +170,7 @@ export const conclude = (run: ServiceRun, outcome: Outcome): Promise<void> =>
   })
 
 /** For the audit log, where a cancel has its row already. */
-const toldOf = ({ claim, service }: ServiceRun, { kind, error }: Outcome): Told[] => {
+const auditRowsOf = ({ claim, service }: ServiceRun, { kind, error }: Outcome): AuditRow[] => {
   const { done, failed } = wordsOf(claim.action as DeploymentAction, [service.requested])
   if (kind === 'succeeded') return [{ word: done, target: service }]
   if (kind !== 'failed') return []

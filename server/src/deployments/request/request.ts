@@ -14,7 +14,7 @@ import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
 import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest, Source } from '../deployments.ts'
 import { canonical } from '../desired/workload.ts'
 import { writeDeploymentLines } from '../progress/log.ts'
-import { type Told, wordsOf, writeGone, writeTold } from '../status/audit.ts'
+import { type AuditRow, wordsOf, writeAuditRows, writeGone } from '../status/audit.ts'
 import {
   deployingActions,
   enqueueEvent,
@@ -244,10 +244,10 @@ const insertServices = async (
 }
 
 /** Targets of the audit rows: the services, and a whole environment before them. */
-const targetsOf = (request: DeploymentRequest, name: string, services: readonly ServiceRow[]): Told['target'][] =>
+const targetsOf = (request: DeploymentRequest, name: string, services: readonly ServiceRow[]): AuditRow['target'][] =>
   request.wholeEnvironment ? [{ kind: 'environment', id: request.environmentId, name }, ...services] : [...services]
 
-const queuedOf = ({ action, services }: DeploymentRequest, targets: readonly Told['target'][]): Told[] => {
+const queuedOf = ({ action, services }: DeploymentRequest, targets: readonly AuditRow['target'][]): AuditRow[] => {
   const asked = new Map(services.map((service) => [service.id, [service]]))
   return targets.map((target) => ({ word: wordsOf(action, asked.get(target.id) ?? services).queued, target }))
 }
@@ -333,7 +333,7 @@ export const requestDeployment = async (
   await refuseConflict(tx, request.environmentId)
   const deployment = await insertDeployment(tx, request)
   await insertServices(tx, request, deployment, services, parts)
-  await writeTold(tx, deployment.deploymentId, queuedOf(request, targetsOf(request, environment.name, services)))
+  await writeAuditRows(tx, deployment.deploymentId, queuedOf(request, targetsOf(request, environment.name, services)))
   if (leftOut.length > 0) await writeDeploymentLines(tx, deployment.deploymentId, 'compare', leftOut)
   const queued = stateOf(request.action, 'queued')
   for (const service of services)

@@ -17,7 +17,7 @@ import { createDeploymentLog } from '../progress/log.ts'
 import { conclude, type Outcome, readServices, type ServiceRow, type ServiceRun } from '../progress/service-run.ts'
 import { createSteps, orLeft } from '../progress/steps.ts'
 import { inStages } from '../request/stages.ts'
-import { type Told, wordsOf, writeTold } from '../status/audit.ts'
+import { type AuditRow, wordsOf, writeAuditRows } from '../status/audit.ts'
 import { stateOf } from '../status/states.ts'
 import { graceOf } from '../tasks/jobs.ts'
 import { actions, undo, undoStop } from './deploy.ts'
@@ -232,7 +232,11 @@ const removeEnvironment = async (parts: DeploymentParts, environmentId: string, 
 }
 
 /** For a whole environment, for the audit log. */
-const toldOf = ({ action, environmentId: id }: Claim, services: readonly ServiceRow[], ending: Ending): Told[] => {
+const auditRowsOf = (
+  { action, environmentId: id }: Claim,
+  services: readonly ServiceRow[],
+  ending: Ending,
+): AuditRow[] => {
   if (ending === 'CANCELED') return []
   const { done, failed } = wordsOf(
     action as DeploymentAction,
@@ -268,7 +272,7 @@ const end = async (
       )
     })
   await withClaim(parts.database, claim, async (tx) => {
-    if (claim.wholeEnvironment) await writeTold(tx, claim.id, toldOf(claim, services, ending))
+    if (claim.wholeEnvironment) await writeAuditRows(tx, claim.id, auditRowsOf(claim, services, ending))
     if (deleted) {
       await tx.query(`select set_config('slipway.deployment', $1, true)`, [claim.id])
       await tx.query('delete from node where id = any($1)', [

@@ -75,7 +75,7 @@ export const stateWords: readonly string[] = [
 ]
 
 /** A service or an environment, with its event type; `change` is stored with the deployment's ids. */
-export interface Told {
+export interface AuditRow {
   word: string | null
   /** Without a name: the environment. */
   target: { kind: string; id: string; name: string | null }
@@ -93,10 +93,10 @@ const insert = `insert into event (id, organization_id, event_type, target_type,
   where d.id = $1`
 
 /** Rows written by the server itself about parts of a deployment, in the name of its requester. */
-export const writeTold = async (tx: Queryable, deploymentId: string, all: readonly Told[]): Promise<void> => {
-  const told = all.filter(({ word }) => word !== null)
-  if (told.length === 0) return
-  const column = (value: (one: Told) => unknown): unknown[] => told.map(value)
+export const writeAuditRows = async (tx: Queryable, deploymentId: string, all: readonly AuditRow[]): Promise<void> => {
+  const rows = all.filter(({ word }) => word !== null)
+  if (rows.length === 0) return
+  const column = (value: (one: AuditRow) => unknown): unknown[] => rows.map(value)
   await tx.query(insert, [
     deploymentId,
     column(({ word }) => word),
@@ -132,7 +132,7 @@ export const writeGone = async (
   tx: Queryable,
   request: DeploymentRequest,
   projectId: string,
-  targets: readonly Told['target'][],
+  targets: readonly AuditRow['target'][],
 ): Promise<void> => {
   for (const target of targets)
     await writeOwnAudit(tx, request.organizationId, {
