@@ -32,7 +32,7 @@ interface HostParts {
 
 export interface GitHost {
   kind: HostKind
-  tell(status: CommitStatus, signal: AbortSignal): Promise<void>
+  report(status: CommitStatus, signal: AbortSignal): Promise<void>
   /** Makes the host call this address, once per event, with this secret. */
   hook(url: string, secret: string, signal: AbortSignal): Promise<void>
   /** The open ones; not complete if there are more than are read. */
@@ -126,7 +126,7 @@ const hostOf = (parts: HostParts, token: HostToken, kind: HostKind, repository: 
   }
   return {
     kind,
-    async tell(status, signal) {
+    async report(status, signal) {
       await send(form.status(repository, status), signal, form.hasStatus)
     },
     async hook(url, secret, signal) {

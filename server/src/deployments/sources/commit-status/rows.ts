@@ -9,7 +9,7 @@ import type { CommitState } from '../../git-hosts/hosts.ts'
 
 export const statusChannel = 'slipway_commit_status'
 
-export interface Telling extends Leased {
+export interface StatusRow extends Leased {
   organizationId: string
   serviceId: string
   name: string
@@ -26,7 +26,7 @@ export interface Telling extends Leased {
 const columns = `id, organization_id as "organizationId", service_id as "serviceId", name, url, git_token_id as "gitTokenId",
   commit_id as "commitId", deployment_id as "deploymentId", reason, told, changes, tries, fence`
 
-export const statusLeases: LeaseTable<Telling> = { name: 'commit_status', open: `lease_until > '-infinity'`, columns }
+export const statusLeases: LeaseTable<StatusRow> = { name: 'commit_status', open: `lease_until > '-infinity'`, columns }
 
 /** For one organization at once: its host that hangs delays no other's. */
 const perOrganization = 2
@@ -92,21 +92,21 @@ const standingSql = `select case
 
 export const readStanding = async (
   db: Queryable,
-  { deploymentId, serviceId }: Pick<Telling, 'deploymentId' | 'serviceId'>,
+  { deploymentId, serviceId }: Pick<StatusRow, 'deploymentId' | 'serviceId'>,
 ): Promise<Standing> => (await db.query<Standing>(standingSql, [deploymentId, serviceId]))[0]!
 
 /** `told`: the state that was reported; null: nothing left to report. */
-export const finishTelling = (database: Database, telling: Telling, told: CommitState | null): Promise<void> =>
-  holdLease(database, statusLeases, telling, async (tx) => {
+export const finishReport = (database: Database, row: StatusRow, told: CommitState | null): Promise<void> =>
+  holdLease(database, statusLeases, row, async (tx) => {
     const gone = `delete from commit_status where id = $1 and changes = $2 returning 1`
     const isOver = told !== 'PENDING'
-    if (isOver && (await tx.query(gone, [telling.id, telling.changes])).length > 0) return
+    if (isOver && (await tx.query(gone, [row.id, row.changes])).length > 0) return
     // Checked again in any case: the process that should have notified of a change may be gone.
     await tx.query(
       `update commit_status set told = coalesce($3, told), tries = 0, worker = null, lease_until = '-infinity',
          due_at = case when changes = $2 then clock_timestamp() + interval '10 minutes' else clock_timestamp() end
        where id = $1`,
-      [telling.id, telling.changes, told],
+      [row.id, row.changes, told],
     )
   })
 
@@ -114,17 +114,17 @@ export const finishTelling = (database: Database, telling: Telling, told: Commit
 const pausesSeconds = [10, 60, 300, 1800, 7200, 7200, 7200]
 
 /** False: it was tried often enough, and is given up. */
-export const putOff = (database: Database, telling: Telling, waitMs: number): Promise<boolean> =>
-  holdLease(database, statusLeases, telling, async (tx) => {
-    const pause = pausesSeconds[telling.tries]
+export const putOff = (database: Database, row: StatusRow, waitMs: number): Promise<boolean> =>
+  holdLease(database, statusLeases, row, async (tx) => {
+    const pause = pausesSeconds[row.tries]
     if (pause === undefined) {
-      await tx.query('delete from commit_status where id = $1', [telling.id])
+      await tx.query('delete from commit_status where id = $1', [row.id])
       return false
     }
     await tx.query(
       `update commit_status set tries = tries + 1, worker = null, lease_until = '-infinity',
          due_at = clock_timestamp() + make_interval(secs => (0.9 + 0.2 * random()) * $2::float8) where id = $1`,
-      [telling.id, Math.max(pause, waitMs / 1000)],
+      [row.id, Math.max(pause, waitMs / 1000)],
     )
     return true
   })

@@ -14,13 +14,13 @@ import type { CommitState, CommitStatus } from '../../git-hosts/hosts.ts'
 import type { DeploymentParts } from '../../parts.ts'
 import {
   claimStatuses,
-  finishTelling,
+  finishReport,
   putOff,
   readStanding,
   type Standing,
+  type StatusRow,
   statusChannel,
   statusLeases,
-  type Telling,
 } from './rows.ts'
 
 const concurrency = 8
@@ -41,7 +41,11 @@ const words: Record<CommitState, string> = {
 const firstSentence = (text: string): string => /^[\s\S]*?[.!?](?=\s|$)/.exec(text)?.[0] ?? text
 
 /** The reason of a failure, without any secret of the service. */
-const reasonOf = async (parts: StatusParts, { serviceId, reason }: Telling, error: string | null): Promise<string> => {
+const reasonOf = async (
+  parts: StatusParts,
+  { serviceId, reason }: StatusRow,
+  error: string | null,
+): Promise<string> => {
   const said = reason ?? error
   if (said === null || said === '') return words.FAILURE
   const seen = (await parts.variables([serviceId])).get(serviceId)
@@ -55,49 +59,49 @@ const addressOf = async (parts: StatusParts, { host, clusterId }: Standing): Pro
   return (await parts.clusters.of(clusterId)).ingress.url(host)
 }
 
-const statusOf = async (parts: StatusParts, telling: Telling): Promise<CommitStatus> => {
+const statusOf = async (parts: StatusParts, row: StatusRow): Promise<CommitStatus> => {
   const standing: Standing =
-    telling.deploymentId === null
+    row.deploymentId === null
       ? { state: 'FAILURE', error: null, host: null, clusterId: null }
-      : await readStanding(parts.database, telling)
+      : await readStanding(parts.database, row)
   const { state } = standing
-  const description = state === 'FAILURE' ? await reasonOf(parts, telling, standing.error) : words[state]
+  const description = state === 'FAILURE' ? await reasonOf(parts, row, standing.error) : words[state]
   return {
-    ...{ state, commitId: telling.commitId, key: `slipway-${telling.serviceId.replaceAll('-', '')}` },
-    name: oneLine(`slipway/${telling.name}`, maxName),
+    ...{ state, commitId: row.commitId, key: `slipway-${row.serviceId.replaceAll('-', '')}` },
+    name: oneLine(`slipway/${row.name}`, maxName),
     description: oneLine(description, maxDescription),
     url: state === 'SUCCESS' ? await addressOf(parts, standing) : null,
   }
 }
 
-const tell = async (parts: StatusParts, telling: Telling, signal: AbortSignal): Promise<void> => {
-  const status = await statusOf(parts, telling)
-  if (status.state === telling.told) return finishTelling(parts.database, telling, telling.told)
-  const { organizationId, url, gitTokenId } = telling
+const report = async (parts: StatusParts, row: StatusRow, signal: AbortSignal): Promise<void> => {
+  const status = await statusOf(parts, row)
+  if (status.state === row.told) return finishReport(parts.database, row, row.told)
+  const { organizationId, url, gitTokenId } = row
   const host = await openGitHost(parts, organizationId, url, gitTokenId)
-  await host?.tell(status, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
-  return finishTelling(parts.database, telling, host === null ? null : status.state)
+  await host?.report(status, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
+  return finishReport(parts.database, row, host === null ? null : status.state)
 }
 
 /** Errors that will not pass within an hour: nothing is reported, and the deployment continues. */
 const isHopeless = (error: unknown): boolean =>
   error instanceof DeploymentError || (error instanceof GitHostError && error.code !== 'unreachable')
 
-const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortSignal): Promise<void> => {
+const reportOrPutOff = async (parts: StatusParts, row: StatusRow, signal: AbortSignal): Promise<void> => {
   try {
-    await tell(parts, telling, signal)
+    await report(parts, row, signal)
   } catch (error) {
     if (signal.aborted || error instanceof LeaseLost) throw error
     const { log, database } = parts
-    const about = { organizationId: telling.organizationId, service: telling.serviceId, commit: telling.commitId }
+    const about = { organizationId: row.organizationId, service: row.serviceId, commit: row.commitId }
     if (isHopeless(error)) {
       log.info(
         { ...about, reason: (error as Error).message },
         'the status of a commit was not reported to its git host',
       )
-      return finishTelling(database, telling, null)
+      return finishReport(database, row, null)
     }
-    const isAgain = await putOff(database, telling, error instanceof GitHostError ? error.waitMs : 0)
+    const isAgain = await putOff(database, row, error instanceof GitHostError ? error.waitMs : 0)
     log[isAgain ? 'debug' : 'warn'](
       { ...about, err: error },
       'the status of a commit could not be reported to its git host',
@@ -109,11 +113,11 @@ const tellOrPutOff = async (parts: StatusParts, telling: Telling, signal: AbortS
 export const startStatuses = async (parts: DeploymentParts, worker: string): Promise<{ stop(): Promise<void> }> => {
   const { outbound } = parts
   if (outbound === undefined) return { stop: async () => {} }
-  return startTurns<Telling>(parts, worker, {
+  return startTurns<StatusRow>(parts, worker, {
     ...{ name: 'commit statuses', concurrency, longestPauseMs, leases: statusLeases, channel: statusChannel },
     about: ({ id }) => ({ commitStatus: id }),
     claim: claimStatuses,
-    run: (claimed, signal) => tellOrPutOff({ ...parts, outbound }, claimed, signal),
+    run: (claimed, signal) => reportOrPutOff({ ...parts, outbound }, claimed, signal),
     failed: 'reporting a commit status was interrupted and waits for its next claim',
   })
 }
