@@ -120,9 +120,9 @@ interface CertificateParts extends WorkParts {
   /**
    * Resolves when the routers of other servers have the stored challenge and certificate of a host, or after a while.
    */
-  tellOthers(host: string): Promise<void>
-  /** Registers the function that runs when another server has called `tellOthers`. */
-  onTold(learn: (host: string) => Promise<void>): void
+  notifyOthers(host: string): Promise<void>
+  /** Registers the function that runs when another server has called `notifyOthers`. */
+  onNotified(learn: (host: string) => Promise<void>): void
 }
 
 const concurrency = 4
@@ -164,13 +164,13 @@ const startSweep = (parts: CertificateParts): Loop | null => {
 export const startCertificates = async (parts: CertificateParts): Promise<{ stop(): Promise<void> }> => {
   const { database, clock, log, authority } = parts
   const publisher = createPublisher(parts, authority)
-  parts.onTold(publisher.publish)
-  const tellRouters = async (host: string): Promise<void> => {
-    await Promise.all([publisher.publish(host), parts.tellOthers(host)])
+  parts.onNotified(publisher.publish)
+  const notifyRouters = async (host: string): Promise<void> => {
+    await Promise.all([publisher.publish(host), parts.notifyOthers(host)])
   }
   if (parts.alone) await expireLeases(database, certificateLeases)
   const records = startSweep(parts)
-  const orders = startOrders(parts, { ...parts, tellRouters, random: Math.random }, ({ host }) => {
+  const orders = startOrders(parts, { ...parts, notifyRouters, random: Math.random }, ({ host }) => {
     if (!isWildcard(host)) return
     records?.wake()
     // The certificates that replace them.

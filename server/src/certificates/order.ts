@@ -42,7 +42,7 @@ export interface OrderParts {
   authority: CertificateAuthority
   outbound: Pick<Outbound, 'addressesOf'>
   /** Resolves when the routers that a CA may ask have the stored challenge of this host. */
-  tellRouters(host: string): Promise<void>
+  notifyRouters(host: string): Promise<void>
   challenge: HostChallenge
   /** For wildcards; null without a DNS provider. */
   dns: Pick<DnsChallenges, 'check' | 'publish'> | null
@@ -175,7 +175,7 @@ const answer = async (
   const { kind, token, answer: proof } = challenge
   await noteChallenge(parts.database, wanted, { kind, token, answer: proof })
   if (kind === 'dns-01') await publishRecord(parts, wanted.host, proof, signal)
-  else await parts.tellRouters(wanted.host)
+  else await parts.notifyRouters(wanted.host)
   answered.url = challenge.url
   await parts.authority.answer(challenge.url, signal).catch((error: unknown) => {
     if (!(error instanceof AuthorityProblem && error.kind === 'refused')) throw error
@@ -220,7 +220,7 @@ const take = async (parts: OrderParts, wanted: Wanted, url: string, signal: Abor
   const sealedKey = await parts.sealer.seal(sealerOf(wanted), keyPlace(wanted.id, 'chain_key'), key)
   const nextAt = renewalAt(notBefore, notAfter, parts.random())
   await noteIssued(parts.database, wanted, { chain, sealedKey, notBefore, notAfter, nextAt })
-  await parts.tellRouters(wanted.host)
+  await parts.notifyRouters(wanted.host)
   parts.log.info({ host: wanted.host, until: notAfter }, 'a certificate has been issued')
 }
 
@@ -281,6 +281,6 @@ export const attempt = async (parts: OrderParts, wanted: Wanted, signal: AbortSi
     const pauseMs = Math.max(why.pauseMs ?? backoffMs(failures - 1, parts.random()), why.retryAfterMs ?? 0)
     const nextAt = new Date(parts.clock.now().getTime() + pauseMs)
     await noteFailed(parts.database, wanted, { problem: why.problem, nextAt, failures, isOver: why.isOver })
-    if (why.isOver) await parts.tellRouters(wanted.host)
+    if (why.isOver) await parts.notifyRouters(wanted.host)
   }
 }

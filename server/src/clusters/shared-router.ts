@@ -21,9 +21,9 @@ export interface SharedRouter extends Router {
    * Makes the other servers load the certificates and challenges of this host into their routers; resolves when they
    * have, or after a while.
    */
-  tellTls(host: string): Promise<void>
-  /** Called when another server has called `tellTls`. */
-  hearTls(learn: (host: string) => Promise<void>): void
+  notifyTls(host: string): Promise<void>
+  /** Called when another server has called `notifyTls`. */
+  onTls(learn: (host: string) => Promise<void>): void
 }
 
 interface SharedRouterParts extends ServersParts {
@@ -40,13 +40,13 @@ const targetsAtOnce = 100
 
 const never = new AbortController().signal
 
-interface Told {
+interface RoutingRow {
   id: string
   /** Null: the service was never routed. */
   routes: AnyRoute[] | null
 }
 
-const toldSql = `select n.id, t.routes from node n left join routing t on t.service_id = n.id`
+const routingSql = `select n.id, t.routes from node n left join routing t on t.service_id = n.id`
 
 // For a deleted service there is nothing to store.
 const writeSql = `insert into routing (service_id, routes) select id, $2 from node where id::text = $1
@@ -66,15 +66,16 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
   }
   const learn = (serviceId: string): Promise<void> =>
     withLock(turns, serviceId, never, async () => {
-      const [found] = await database.query<Told>(`${toldSql} where n.id::text = $1`, [serviceId])
+      const [found] = await database.query<RoutingRow>(`${routingSql} where n.id::text = $1`, [serviceId])
       if (found === undefined) await own.setService(serviceId, [])
       else if (found.routes !== null) await setWhatCan(serviceId, found.routes)
     })
   const learnAll = async (): Promise<void> => {
     const has = Map.groupBy(await own.routes(), ({ serviceId }) => serviceId)
-    const told = await database.query<Told>(`${toldSql} where t.service_id is not null or n.id::text = any($1)`, [
-      [...has.keys()],
-    ])
+    const told = await database.query<RoutingRow>(
+      `${routingSql} where t.service_id is not null or n.id::text = any($1)`,
+      [[...has.keys()]],
+    )
     const known = new Map(told.map(({ id, routes }) => [id, routes]))
     for (const serviceId of new Set([...known.keys(), ...has.keys()])) {
       // The API's own host is configured by each server itself.
@@ -152,10 +153,10 @@ export const createSharedRouter = (parts: SharedRouterParts): SharedRouter => {
         looking?.wake(1000)
       })
     },
-    async tellTls(host) {
+    async notifyTls(host) {
       await servers.ask(await servers.others(), { tls: host }, toldMs)
     },
-    hearTls(learn) {
+    onTls(learn) {
       learnTls = learn
     },
     async leave() {

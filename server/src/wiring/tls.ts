@@ -77,8 +77,8 @@ export const startTls = async (foundation: TlsFoundation): Promise<{ stop(): Pro
     ...{ challenge: acme.challenge, domain, apiHost, mostCertificates: limits.certificates },
     dns: challengesOf(foundation),
     alone: settings.databaseUrl === undefined,
-    tellOthers: async (host) => shared?.tellTls(host),
-    onTold: (learn) => shared?.hearTls(learn),
+    notifyOthers: async (host) => shared?.notifyTls(host),
+    onNotified: (learn) => shared?.onTls(learn),
     clock: systemClock,
   })
 }

@@ -74,7 +74,7 @@ export const setSchedules = async (
 }
 
 /** Runs are part of the status of their environment: its followers are notified as of any change of that status. */
-const tellRuns = async (tx: Queryable, serviceId: string): Promise<void> => {
+const notifyRuns = async (tx: Queryable, serviceId: string): Promise<void> => {
   await tx.query(`select pg_notify('slipway_status', environment_id::text) from service_state where service_id = $1`, [
     serviceId,
   ])
@@ -91,7 +91,7 @@ export const cancelRuns = async (tx: Queryable, serviceId: string, name?: string
      returning id`,
     [serviceId, name],
   )
-  if (rows.length > 0) await tellRuns(tx, serviceId)
+  if (rows.length > 0) await notifyRuns(tx, serviceId)
   return rows.map(({ id }) => id)
 }
 
@@ -141,7 +141,7 @@ export const askForRun = async (
 ): Promise<boolean> => {
   const rows = await tx.query(ask, [run.id, run.serviceId, run.name, run.askedBy])
   await tx.query(`select pg_notify('slipway_schedule', '')`)
-  if (rows.length > 0) await tellRuns(tx, run.serviceId)
+  if (rows.length > 0) await notifyRuns(tx, run.serviceId)
   return rows.length > 0
 }
 
@@ -170,7 +170,7 @@ const takeDue = (database: Database, worker: string, now: Date): Promise<Begun |
     const alone = due.overlap !== 'Allow'
     const [run] = await tx.query<RunClaim>(begin, [newId(), serviceId, due.nextAt, worker, leaseMs, alone, name])
     if (run === undefined) return 'left out'
-    await tellRuns(tx, serviceId)
+    await notifyRuns(tx, serviceId)
     return { run, replaced }
   })
 
@@ -238,7 +238,7 @@ export const finishRun = async (
        union all (${finished} in ('FAILED', 'CANCELED') order by started_at desc limit $4))`,
     [run.serviceId, run.name, kept.succeeded ?? usuallyKept, kept.failed ?? usuallyKept],
   )
-  if (rows.length > 0) await tellRuns(tx, run.serviceId)
+  if (rows.length > 0) await notifyRuns(tx, run.serviceId)
   return rows.length > 0
 }
 

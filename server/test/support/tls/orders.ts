@@ -114,7 +114,7 @@ export const newScene = async (
   const base: OrderParts = {
     ...{ database, sealer: engineParts.sealer, authority: fake.authority, clock, log },
     outbound: { addressesOf: async () => ['192.0.2.1'] },
-    tellRouters: async (host) => void fake.told.push(host),
+    notifyRouters: async (host) => void fake.told.push(host),
     ...{ challenge: 'http-01', dns: null, mostCertificates: 10, random: () => 0 },
   }
   const parts = { ...base, ...(typeof more === 'function' ? more(base) : more) }
