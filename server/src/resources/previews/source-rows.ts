@@ -1,5 +1,5 @@
 /** Repositories whose pull requests get previews: which they are, when each is polled, and the results. */
-import { finishLookSql } from '../../deployments/sources/looks.ts'
+import { finishPollSql } from '../../deployments/sources/polls.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import { claimInTurns } from '../../work/claim-in-turns.ts'
 import { holdLease, type Leased, type LeaseTable } from '../../work/lease.ts'
@@ -115,5 +115,5 @@ export const finishSource = (
       await tx.query(`select pg_notify('${previewChannel}', '')`)
     }
     const error = 'error' in found ? JSON.stringify(found.error) : null
-    await tx.query(finishLookSql('preview_source'), [source.id, source.fence, error, pollSeconds, false, source.asked])
+    await tx.query(finishPollSql('preview_source'), [source.id, source.fence, error, pollSeconds, false, source.asked])
   })

@@ -56,18 +56,18 @@ const requestsFor = async ({ database }: World, commitId: string): Promise<numbe
   ).map(({ count }) => count)
 
 /** Only the polls of one server, with its own power; nothing is deployed. */
-const startLooks = async (world: World, power: Partial<Power> = {}) => {
+const startPolls = async (world: World, power: Partial<Power> = {}) => {
   const { engine, power: its } = createTestEngine(world, power)
   const { engine: calm } = createTestEngine(world)
   its.off = false
-  const looks = await startPushes(partsOf(world, its), newId(), { request: calm.request, cancel: calm.cancel })
+  const polls = await startPushes(partsOf(world, its), newId(), { request: calm.request, cancel: calm.cancel })
   assert.ok(engine)
-  return { looks, power: its }
+  return { polls, power: its }
 }
 
 test('two servers that get the same deliveries deploy each push once', async () => {
   const { world, ids } = await newScene(12)
-  const servers = [await startLooks(world), await startLooks(world)]
+  const servers = [await startPolls(world), await startPolls(world)]
   await until(async () => (await seenOf(world, ids.at(-1)!)) === 'c1', { what: 'the first look' })
   for (let count = 0; count < 10; count += 1) {
     world.head = `${count}`.padEnd(40, 'a')
@@ -75,7 +75,7 @@ test('two servers that get the same deliveries deploy each push once', async () 
     await until(async () => (await seenOf(world, ids.at(-1)!)) === world.head, { what: 'the push' })
     assert.deepEqual(await requestsFor(world, world.head), Array(ids.length).fill(1))
   }
-  for (const { looks } of servers) await looks.stop()
+  for (const { polls } of servers) await polls.stop()
   const left = await world.database.query(`select 1 from watched_repository where lease_until > clock_timestamp()`)
   assert.deepEqual(left, [])
 })
@@ -83,31 +83,31 @@ test('two servers that get the same deliveries deploy each push once', async () 
 for (const lateCut of [false, true])
   test(`a push is deployed once though a process dies at any call of a look ${lateCut ? 'after' : 'before'} it happens`, async () => {
     const { world, id } = await newScene()
-    const first = await startLooks(world)
+    const first = await startPolls(world)
     await until(async () => (await seenOf(world, id)) === 'c1', { what: 'the first look' })
-    await first.looks.stop()
+    await first.polls.stop()
     let deaths = 0
     for (let calls = 1, survived = false; !survived; calls += 1) {
       world.head = `${calls}`.padEnd(40, 'b')
-      const dying = await startLooks(world, { callsLeft: calls, lateCut })
+      const dying = await startPolls(world, { callsLeft: calls, lateCut })
       await tell(world, world.head)
       const hints = async () => (await world.database.query('select 1 from push_hint')).length
       await until(async () => dying.power.off || (await hints()) === 0, { what: `the death at call ${calls}` })
       dying.power.callsLeft = null
       survived = !dying.power.off
       deaths += survived ? 0 : 1
-      if (survived) await dying.looks.stop()
+      if (survived) await dying.polls.stop()
       dying.power.off = true
       // As when its lease has run out.
       await world.database.query(`update watched_repository set lease_until = '-infinity'`)
-      const next = await startLooks(world)
+      const next = await startPolls(world)
       // A statement in progress at the death may take the lease once more, which then runs out by itself.
       await until(async () => (await seenOf(world, id)) === world.head && (await hints()) === 0, {
         what: `the push after death at call ${calls}`,
         timeoutMs: 60_000,
       })
       assert.deepEqual(await requestsFor(world, world.head), [1], `call ${calls}`)
-      await next.looks.stop()
+      await next.polls.stop()
       assert.ok(calls < 100, 'the look never survived')
     }
     assert.ok(deaths > 8, String(deaths))
@@ -115,7 +115,7 @@ for (const lateCut of [false, true])
 
 test('a host that notifies before a commit is visible is asked again, and one without a new commit is not asked forever', async () => {
   const { world, id } = await newScene()
-  const { looks } = await startLooks(world)
+  const { polls } = await startPolls(world)
   await until(async () => (await seenOf(world, id)) === 'c1', { what: 'the first look' })
   const wanted = 'd'.repeat(40)
   await tell(world, wanted)
@@ -134,7 +134,7 @@ test('a host that notifies before a commit is visible is asked again, and one wi
     await again()
   }
   await until(async () => (await tries()) === undefined, { what: 'the end of the tries' })
-  await looks.stop()
+  await polls.stop()
 })
 
 test('one organization has a few looks at once, and is asked less often the more repositories it has', async () => {
@@ -152,10 +152,10 @@ test('one organization has a few looks at once, and is asked less often the more
     atOnce -= 1
     return builder.heads(...args)
   }
-  const looks = await startPushes({ ...parts, builder: { ...builder, heads: slow } }, newId(), engine)
+  const polls = await startPushes({ ...parts, builder: { ...builder, heads: slow } }, newId(), engine)
   const unseen = async () => (await world.database.query('select 1 from followed_branch where seen is null')).length
   await until(async () => (await unseen()) === 0, { what: 'all first looks', timeoutMs: 20_000 })
-  await looks.stop()
+  await polls.stop()
   assert.equal(most, 4)
   const [row] = await world.database.query<{ first: number; last: number }>(
     `select extract(epoch from min(next_at) - now())::float8 as first, extract(epoch from max(next_at) - now())::float8 as last

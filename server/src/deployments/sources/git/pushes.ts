@@ -11,12 +11,12 @@ import { pushChannel } from '../../../webhooks/inbound/deliveries.ts'
 import { openGitSource } from '../../credentials/git-source.ts'
 import type { ServiceRequest } from '../../deployments.ts'
 import type { DeploymentParts } from '../../parts.ts'
-import { startLooks } from '../looks.ts'
+import { startPolls } from '../polls.ts'
 import { askedOf, createJudge, type News } from './judge.ts'
 import { type Asking, actOn } from './request-push.ts'
 import {
   type Follower,
-  finishLook,
+  finishPoll,
   type Hint,
   readFollowers,
   readHints,
@@ -83,7 +83,7 @@ const currentOf = (parts: DeploymentParts, followers: readonly Follower[], heads
     }),
   )
 
-const look = async (parts: DeploymentParts, asking: Asking, watched: Watched, signal: AbortSignal): Promise<void> => {
+const poll = async (parts: DeploymentParts, asking: Asking, watched: Watched, signal: AbortSignal): Promise<void> => {
   const { database, gitPollSeconds: pollSeconds = defaultPollSeconds } = parts
   const followers = await readFollowers(database, watched)
   if (followers.length === 0) return watchedRepositories.forget(database, watched)
@@ -93,7 +93,7 @@ const look = async (parts: DeploymentParts, asking: Asking, watched: Watched, si
   const current = currentOf(parts, followers, heads)
   const isUnfinished = await actOn({ parts, asking, watched, current }, news)
   const answered = hints.filter((hint) => isAnswered(hint, heads, news))
-  await finishLook(database, watched, pollSeconds, {
+  await finishPoll(database, watched, pollSeconds, {
     first: followers.flatMap(({ id, branch, seen }) =>
       seen === null ? [{ id, branch, head: heads.get(branch) ?? '' }] : [],
     ),
@@ -112,7 +112,7 @@ const noteFailure = async (
 ) => {
   const open = await readHints(database, watched)
   const nothing = { first: [], answered: [], wasUntold: false, isUnfinished: false }
-  await finishLook(database, watched, gitPollSeconds, { error, open, ...nothing })
+  await finishPoll(database, watched, gitPollSeconds, { error, open, ...nothing })
 }
 
 export const startPushes = (
@@ -120,13 +120,13 @@ export const startPushes = (
   worker: string,
   asking: Asking,
 ): Promise<{ stop(): Promise<void> }> =>
-  startLooks<Watched>(parts, worker, {
+  startPolls<Watched>(parts, worker, {
     name: 'pushes',
     of: 'repository',
     table: watchedRepositories,
     longestPauseMs,
     channel: pushChannel,
-    look: (watched, signal) => look(parts, asking, watched, signal),
+    poll: (watched, signal) => poll(parts, asking, watched, signal),
     note: (watched, error) => noteFailure(parts, watched, error),
     watchForgotten,
   })

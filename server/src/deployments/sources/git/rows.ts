@@ -4,7 +4,7 @@ import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
 import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
-import { failurePauseSql, watchedTable } from '../looks.ts'
+import { failurePauseSql, watchedTable } from '../polls.ts'
 
 /** A repository that this worker may poll as long as its fence is valid. */
 export interface Watched extends Leased {
@@ -129,7 +129,7 @@ const finishSql = `update watched_repository w set worker = null, lease_until = 
       case when $7 then clock_timestamp() + interval '1 minute' else 'infinity'::timestamptz end)
   where w.id = $1 and w.fence = $2`
 
-interface Looked {
+interface Polled {
   /** Services that were polled for the first time, with the heads of their branches, '' without one. */
   first: readonly { id: string; branch: string; head: string }[]
   error: DeploymentError | null
@@ -143,7 +143,7 @@ interface Looked {
 }
 
 /** Commits that existed when a service began to follow its branch were not pushed for it. */
-const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']): Promise<void> => {
+const noteFirst = async (tx: Queryable, { id }: Leased, first: Polled['first']): Promise<void> => {
   const column = (name: 'id' | 'branch' | 'head'): unknown[] => first.map((each) => each[name])
   if (first.length > 0)
     await tx.query(
@@ -154,9 +154,9 @@ const noteFirst = async (tx: Queryable, { id }: Leased, first: Looked['first']):
 }
 
 /** Ends a poll: when the next one is due, and the remaining hints. */
-export const finishLook = (database: Database, watched: Watched, pollSeconds: number, looked: Looked): Promise<void> =>
+export const finishPoll = (database: Database, watched: Watched, pollSeconds: number, polled: Polled): Promise<void> =>
   holdLease(database, watchedRepositories.leases, watched, async (tx) => {
-    const { error, answered, open } = looked
+    const { error, answered, open } = polled
     const over = open.filter(({ tries }) => tries >= hintPausesSeconds.length)
     await tx.query('delete from push_hint where id = any($1)', [[...answered, ...over].map(({ id }) => id)])
     for (const { id, tries } of open.filter((hint) => !over.includes(hint)))
@@ -164,15 +164,15 @@ export const finishLook = (database: Database, watched: Watched, pollSeconds: nu
         `update push_hint set tries = tries + 1, due_at = clock_timestamp() + make_interval(secs => $2) where id = $1`,
         [id, hintPausesSeconds[tries]],
       )
-    await noteFirst(tx, watched, looked.first)
+    await noteFirst(tx, watched, polled.first)
     await tx.query(finishSql, [
       watched.id,
       watched.fence,
       error === null ? null : JSON.stringify({ code: error.code, message: error.message }),
       pollSeconds,
       answered.length > 0 ? new Date().toISOString() : null,
-      looked.wasUntold,
-      looked.isUnfinished,
+      polled.wasUntold,
+      polled.isUnfinished,
     ])
   })
 

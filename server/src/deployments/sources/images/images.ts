@@ -17,9 +17,9 @@ import type { Deployments } from '../../deployments.ts'
 import type { DeploymentParts } from '../../parts.ts'
 import { lockEnvironment } from '../../status/service-state.ts'
 import { pushOrigin } from '../git/request-push.ts'
-import { startLooks } from '../looks.ts'
+import { startPolls } from '../polls.ts'
 import {
-  finishImageLook,
+  finishImagePoll,
   type ImageFollower,
   lockImageFollowers,
   noteImageSeen,
@@ -114,7 +114,7 @@ const deployOrNote = async (
   return isUnfinished
 }
 
-const look = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
+const poll = async (parts: DeploymentParts, asking: Asking, watched: WatchedImage, signal: AbortSignal) => {
   const { database, imagePollSeconds: pollSeconds = defaultPollSeconds } = parts
   const followers = await readImageFollowers(database, watched)
   if (followers[0] === undefined) return watchedImages.forget(database, watched)
@@ -125,7 +125,7 @@ const look = async (parts: DeploymentParts, asking: Asking, watched: WatchedImag
   let isUnfinished = false
   for (const [, together] of Map.groupBy(moved, ({ environmentId }) => environmentId))
     isUnfinished = (await deployOrNote(parts, asking, watched, found, together)) || isUnfinished
-  await finishImageLook(database, watched, pollSeconds, { error: null, isUnfinished })
+  await finishImagePoll(database, watched, pollSeconds, { error: null, isUnfinished })
 }
 
 export const startImages = (
@@ -134,14 +134,14 @@ export const startImages = (
   asking: Asking,
 ): Promise<{ stop(): Promise<void> }> => {
   const { database, imagePollSeconds = defaultPollSeconds } = parts
-  return startLooks<WatchedImage>(parts, worker, {
+  return startPolls<WatchedImage>(parts, worker, {
     name: 'image tags',
     of: 'image',
     table: watchedImages,
     longestPauseMs,
     channel: imageChannel,
-    look: (watched, signal) => look(parts, asking, watched, signal),
-    note: (watched, error) => finishImageLook(database, watched, imagePollSeconds, { error, isUnfinished: false }),
+    poll: (watched, signal) => poll(parts, asking, watched, signal),
+    note: (watched, error) => finishImagePoll(database, watched, imagePollSeconds, { error, isUnfinished: false }),
     watchForgotten: watchForgottenImages,
   })
 }

@@ -4,7 +4,7 @@ import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
 import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
-import { finishLookSql, watchedTable } from '../looks.ts'
+import { finishPollSql, watchedTable } from '../polls.ts'
 
 /** An image that this worker may poll as long as its fence is valid. */
 export interface WatchedImage extends Leased {
@@ -69,7 +69,7 @@ export const noteImageSeen = async (tx: Queryable, serviceIds: readonly string[]
 }
 
 /** Ends a poll: `isUnfinished` if something must be retried soon. */
-export const finishImageLook = (
+export const finishImagePoll = (
   database: Database,
   watched: WatchedImage,
   pollSeconds: number,
@@ -77,7 +77,7 @@ export const finishImageLook = (
 ): Promise<void> =>
   holdLease(database, watchedImages.leases, watched, async (tx) => {
     const told = error === null ? null : JSON.stringify({ code: error.code, message: error.message })
-    await tx.query(finishLookSql('watched_image'), [
+    await tx.query(finishPollSql('watched_image'), [
       watched.id,
       watched.fence,
       told,

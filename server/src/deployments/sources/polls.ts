@@ -57,7 +57,7 @@ export const failurePauseSql = `least(${longestPauseSeconds}, 15 * 2 ^ least(fai
  * Ends a poll: $1 and $2 are the id and the fence of the row, $3 the error, $4 the seconds between polls, $5 whether a
  * part is to be retried soon, $6 the former value of `asked`. At most one poll a second for each organization.
  */
-export const finishLookSql = (name: LeaseTable<Leased>['name']): string => `
+export const finishPollSql = (name: LeaseTable<Leased>['name']): string => `
   update ${name} w set worker = null, lease_until = '-infinity',
     failures = case when $3::jsonb is null then 0 else failures + 1 end, error = $3,
     next_at = case when asked <> $6 and $3::jsonb is null then clock_timestamp()
@@ -68,7 +68,7 @@ export const finishLookSql = (name: LeaseTable<Leased>['name']): string => `
         case when $3::jsonb is null then 0 else ${failurePauseSql} end)) end
   where w.id = $1 and w.fence = $2`
 
-interface Looks<W extends Leased> {
+interface Polls<W extends Leased> {
   /** As shown by `/metrics`. */
   name: string
   /** The kind of source, in one word for the log: `repository`. */
@@ -77,7 +77,7 @@ interface Looks<W extends Leased> {
   longestPauseMs: number
   /** The channel of its notifications. */
   channel: string
-  look(watched: W, signal: AbortSignal): Promise<void>
+  poll(watched: W, signal: AbortSignal): Promise<void>
   /** Stores why a poll failed, and when the next one is. */
   note(watched: W, error: DeploymentError): Promise<void>
   /** Watches followed sources again that are not watched. */
@@ -85,14 +85,14 @@ interface Looks<W extends Leased> {
 }
 
 /** A failed poll is retried after a pause, and ever longer ones; it then finds the same. */
-const lookOrNote = async <W extends Leased>(
+const pollOrNote = async <W extends Leased>(
   { log }: DeploymentParts,
-  { of, look, note }: Looks<W>,
+  { of, poll, note }: Polls<W>,
   watched: W,
   signal: AbortSignal,
 ): Promise<void> => {
   try {
-    await look(watched, signal)
+    await poll(watched, signal)
   } catch (error) {
     if (signal.aborted || error instanceof LeaseHandedOff) throw error
     if (error instanceof DeploymentError) return note(watched, error)
@@ -102,22 +102,22 @@ const lookOrNote = async <W extends Leased>(
   }
 }
 
-export const startLooks = async <W extends Leased>(
+export const startPolls = async <W extends Leased>(
   parts: DeploymentParts,
   worker: string,
-  looks: Looks<W>,
+  polls: Polls<W>,
 ): Promise<{ stop(): Promise<void> }> => {
-  const { name, of, table, longestPauseMs, channel } = looks
+  const { name, of, table, longestPauseMs, channel } = polls
   const forgotten = createLoop(parts, {
     name: `followed ${name}`,
     periodMs: hourMs,
     failed: 'some repositories or image tags may not be polled',
-    run: () => looks.watchForgotten(parts.database),
+    run: () => polls.watchForgotten(parts.database),
   })
   const { stop } = await startTurns<W>(parts, worker, {
     ...{ name, concurrency, longestPauseMs, leases: table.leases, channel, claim: table.claim },
     about: ({ id }) => ({ [of]: id }),
-    run: (watched, signal) => lookOrNote(parts, looks, watched, signal),
+    run: (watched, signal) => pollOrNote(parts, polls, watched, signal),
     failed: `polling this ${of} was interrupted and waits for its next claim`,
   })
   return {
