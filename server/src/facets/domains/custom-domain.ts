@@ -197,17 +197,17 @@ const change = (
   })
 
 /** Hosts of a chart are removed by its next deployment: until then no other service may have the domain. */
-const refuseLed = async ({ parts, db, node }: Context, domain: string): Promise<void> => {
+const refuseRouted = async ({ parts, db, node }: Context, domain: string): Promise<void> => {
   const ref = node.kind === 'helm' ? await readRef(db, node.id) : null
   if (ref === null) return
   const { ingress } = await parts.clusters.of(ref.clusterId, db)
-  const isLed = ingress.leads === undefined ? false : await ingress.leads(ref, domain).catch(() => null)
-  if (isLed === null)
+  const isRouted = ingress.leads === undefined ? false : await ingress.leads(ref, domain).catch(() => null)
+  if (isRouted === null)
     throw conflict(
       'cluster_silent',
       'The cluster does not say whether the chart still publishes the domain: try again.',
     )
-  if (isLed)
+  if (isRouted)
     throw conflict(
       'domain_in_use',
       'The chart of the service still publishes this domain: deploy it with values that do not name it, or uninstall it, and try again.',
@@ -226,7 +226,7 @@ const edit = async (context: Context<Partial<DomainRequest>>) => {
   const before = theOne(context)
   const domainRequest: DomainRequest = { ...before, ...context.body }
   const domain = completeDomain(domainRequest.domain, context.parts.settings)
-  if (domain !== before.domain) await refuseLed(context, before.domain)
+  if (domain !== before.domain) await refuseRouted(context, before.domain)
   return change(context, 'UPDATE', before.id, (tx) =>
     updateDomain(tx, { id: before.id, organizationId: context.principal.organizationId }, { ...domainRequest, domain }),
   )
@@ -234,7 +234,7 @@ const edit = async (context: Context<Partial<DomainRequest>>) => {
 
 const remove = async (context: Context) => {
   const { id, domain } = theOne(context)
-  await refuseLed(context, domain)
+  await refuseRouted(context, domain)
   return change(context, 'DELETE', id, (tx) => tx.query('delete from custom_domain where id = $1', [id]))
 }
 

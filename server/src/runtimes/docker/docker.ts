@@ -105,7 +105,7 @@ export const createDockerRuntime = ({
       isReady ? 'ready again: it gets requests' : 'not ready: it gets no requests',
     )
     follow({ environmentId, serviceId })
-    events.tell({ serviceId, revision, instanceId, kind: isReady ? 'ready' : 'unready' })
+    events.notify({ serviceId, revision, instanceId, kind: isReady ? 'ready' : 'unready' })
   })
   const troubles = createTroubles()
   const containers = createContainers({ engine, ownerId, events, readiness, troubles, elsewhere })

@@ -34,7 +34,7 @@ export interface Events {
   listen(onEvent: (event: ContainerEvent) => void, onEnd?: (error: Error) => void): Promise<() => void>
   seen(id: string): Seen | undefined
   /** An event that we found out ourselves, for all listeners. */
-  tell(event: RuntimeEvent): void
+  notify(event: RuntimeEvent): void
   close(): void
 }
 
@@ -185,7 +185,7 @@ export const createEvents = (engine: Engine, ownerId: string, clock: Clock): Eve
       return () => leave(listener)
     },
     seen: (id) => seen.get(id),
-    tell: (event) => {
+    notify: (event) => {
       const own = { ...event, name: '', isTask: false, exitCode: null, at: clock.now().toISOString() }
       for (const listener of [...listeners]) listener.onEvent(own)
     },

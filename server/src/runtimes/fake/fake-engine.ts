@@ -126,7 +126,7 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     renameSync(`${file}.new`, file)
   }
 
-  const tell = ({ serviceId, revision, id }: Instance, kind: RuntimeEvent['kind']): void => {
+  const notify = ({ serviceId, revision, id }: Instance, kind: RuntimeEvent['kind']): void => {
     news.emit('event', { serviceId, revision, instanceId: id, kind } satisfies RuntimeEvent)
   }
 
@@ -161,15 +161,15 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
   const crash = (seen: Instance, exitCode: number, oomKilled: boolean): void => {
     Object.assign(seen, { state: 'restarting', exitCode, oomKilled, restarts: 3 })
     log(seen, oomKilled ? 'out of memory' : `ended with code ${exitCode}`, 'stderr')
-    if (oomKilled) tell(seen, 'oom')
-    tell(seen, 'died')
+    if (oomKilled) notify(seen, 'oom')
+    notify(seen, 'died')
   }
 
   /** Runs the instance's script; slow parts continue in the background. */
   const live = ({ seen, behaviour }: FakeInstance): void => {
     const run = () => void Object.assign(seen, { state: 'running' })
     Object.assign(seen, { state: 'starting', startedAt: clock.now().toISOString() })
-    tell(seen, 'started')
+    notify(seen, 'started')
     log(seen, `started ${seen.name}`)
     if (behaviour.kind === 'crash') crash(seen, behaviour.exitCode, false)
     else if (behaviour.kind === 'oom') crash(seen, 137, true)
@@ -191,7 +191,7 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
     state,
     news,
     log,
-    tell,
+    notify,
     save,
     restored,
     closed: closed.signal,
@@ -222,8 +222,8 @@ export const createFakeEngine = (ownerId: string, clock: Clock, folder: string |
       endpoints.delete(seen.id)
       lines.delete(seen.id)
       state.instances = state.instances.filter((each) => each !== instance)
-      tell(seen, 'died')
-      tell(seen, 'removed')
+      notify(seen, 'died')
+      notify(seen, 'removed')
     },
     close: async (): Promise<void> => {
       closed.abort(new Error('the runtime is closed'))

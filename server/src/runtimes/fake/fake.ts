@@ -179,11 +179,11 @@ async function* untilAborted<T>(source: AsyncIterable<T>, signal: AbortSignal | 
   }
 }
 
-async function* tellEvents(source: AsyncIterable<[RuntimeEvent]>, signal: AbortSignal): AsyncGenerator<RuntimeEvent> {
+async function* streamEvents(source: AsyncIterable<[RuntimeEvent]>, signal: AbortSignal): AsyncGenerator<RuntimeEvent> {
   for await (const [event] of untilAborted(source, signal)) yield event
 }
 
-async function* tellLines(
+async function* streamLines(
   world: FakeEngine,
   serviceId: string,
   { since, until, tail }: LogOptions,
@@ -304,7 +304,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     },
     observe: instances.see,
     usage: async (wanted) => usageOf(world, wanted),
-    watch: (signal) => tellEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
+    watch: (signal) => streamEvents(on(news, 'event', { signal }) as AsyncIterable<[RuntimeEvent]>, signal),
     // Its instances have no probe that could fail.
     keepAlive: async (signal) => {
       if (!signal.aborted) await once(signal, 'abort')
@@ -312,7 +312,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
     logs: ({ serviceId }, wanted) => {
       const { follow, signal } = wanted
       const live = follow ? (on(news, 'line', { signal }) as AsyncIterable<[string, LogLine]>) : nothing()
-      return untilAborted(tellLines(world, serviceId, wanted, live), signal)
+      return untilAborted(streamLines(world, serviceId, wanted, live), signal)
     },
     ...createFakeTasks(clock, world.closed, decide),
     owned: async () => {
@@ -342,7 +342,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       const found = world.of(serviceId).find(({ seen }) => seen.id === id)
       if (found === undefined) return
       found.seen.unready = !isReady
-      world.tell(found.seen, isReady ? 'ready' : 'unready')
+      world.notify(found.seen, isReady ? 'ready' : 'unready')
       await follow({ environmentId: found.seen.environmentId, serviceId })
     },
     append: (serviceId, text, stream) => {

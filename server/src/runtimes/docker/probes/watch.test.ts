@@ -41,12 +41,12 @@ const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undef
   }
   const stream = async () => Readable.from([])
   const engine = standIn<Engine>({ call, stream })
-  let tell = (_event: ContainerEvent): void => {}
+  let notify = (_event: ContainerEvent): void => {}
   const listen: Events['listen'] = async (onEvent) => {
-    tell = onEvent
+    notify = onEvent
     return () => {}
   }
-  const events = standIn<Events>({ listen, seen: () => undefined, tell: () => {} })
+  const events = standIn<Events>({ listen, seen: () => undefined, notify: () => {} })
   const readiness = createReadiness(({ id }, isReady) => changes.push([id, isReady]))
   const troubles = createTroubles()
   const hooks = createHooks(engine, clock)
@@ -55,7 +55,7 @@ const createScene = (rows: ContainerRow[], fail: (path: string) => Error | undef
   const ends = new AbortController()
   const watching = watchInstances({ engine, containers, events, hooks, readiness, troubles, clock, log }, ends.signal)
   const event = (kind: ContainerEvent['kind'], instanceId: string): void =>
-    tell({ kind, instanceId, isTask: false, name: '', serviceId: '', revision: '', exitCode: null, at: '' })
+    notify({ kind, instanceId, isTask: false, name: '', serviceId: '', revision: '', exitCode: null, at: '' })
   const at = (part: string): number[] => calls.filter(({ path }) => path.includes(part)).map(({ atMs }) => atMs)
   const end = async () => {
     ends.abort(new Error('over'))

@@ -57,7 +57,7 @@ interface Findings {
 
 interface FindingsParts {
   troubles: Troubles
-  events: Pick<Events, 'tell'>
+  events: Pick<Events, 'notify'>
   log: Log
 }
 
@@ -67,20 +67,20 @@ const findingsOf = (
   { id, name, serviceId, revision }: Instance,
   restart: () => Promise<void>,
 ): Findings => {
-  const tell = (kind: 'ready' | 'unready'): void => events.tell({ serviceId, revision, instanceId: id, kind })
+  const notify = (kind: 'ready' | 'unready'): void => events.notify({ serviceId, revision, instanceId: id, kind })
   return {
     async failed(finding) {
       const { needsNew } = troubles.failed(id, finding)
       const action = needsNew ? 'replacing the instance' : 'restarting the instance'
       log.warn({ serviceId, instance: name, finding }, `liveness probe failed: ${action}`)
-      tell('unready')
+      notify('unready')
       // Its replacement removes it, which ends this watch.
       if (needsNew) return
       await restart()
       troubles.restarted(id)
     },
     alive() {
-      if (troubles.alive(id)) tell('ready')
+      if (troubles.alive(id)) notify('ready')
     },
   }
 }
@@ -309,7 +309,7 @@ export const watchInstances = async (parts: WatchParts, stopping: AbortSignal): 
     if (known === undefined || known.hasEnded) return
     const { serviceId, revision, name } = containers.instanceOf(known.row)
     log.warn({ serviceId, instance: name }, 'an instance was disconnected from its network')
-    events.tell({ serviceId, revision, instanceId: id, kind: 'unready' })
+    events.notify({ serviceId, revision, instanceId: id, kind: 'unready' })
   }
   const leave = await events.listen(onEvent, reject)
   try {
