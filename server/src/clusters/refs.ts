@@ -1,15 +1,18 @@
 /** The clusters of services, read from their rows. */
 import type { Queryable } from '../store/database.ts'
+import { artifactOf } from './artifact.ts'
 import type { ServiceRef } from './clusters.ts'
 
 /** Null if the service no longer exists. */
 export const readRef = async (db: Queryable, serviceId: string): Promise<ServiceRef | null> => {
-  const [row] = await db.query<ServiceRef>(
-    `select cluster_id as "clusterId", environment_id as "environmentId", service_id as "serviceId"
+  const [row] = await db.query<ServiceRef & { kind: string }>(
+    `select cluster_id as "clusterId", environment_id as "environmentId", service_id as "serviceId", kind
      from service_state where service_id = $1`,
     [serviceId],
   )
-  return row ?? null
+  if (row === undefined) return null
+  const { kind, ...ref } = row
+  return { ...ref, artifact: artifactOf(kind) }
 }
 
 /** The cluster of an environment; null if the environment no longer exists. */

@@ -5,7 +5,8 @@
 import type { GitSource, ToolBuild } from '../builds/builder.ts'
 import type { Kind } from '../kinds.ts'
 import type { AppSettings } from '../runtimes/apps.ts'
-import type { ChartChange, ChartSettings, Scaling, Workload } from '../runtimes/runtime.ts'
+import type { ChartChange, ChartSettings } from '../runtimes/charts.ts'
+import type { Scaling, Workload } from '../runtimes/runtime.ts'
 import type { Queryable } from '../store/database.ts'
 import type { KeptRuns, When } from '../work/schedule.ts'
 

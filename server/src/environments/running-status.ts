@@ -6,6 +6,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import type { Parts } from '../api/parts.ts'
+import { artifactOf } from '../clusters/artifact.ts'
 import { readClusterId } from '../clusters/refs.ts'
 import type { ServiceStatus } from '../deployments/deployments.ts'
 import { absent, allKinds, type Kind, kinds } from '../kinds.ts'
@@ -119,20 +120,27 @@ const podOf = (instance: Instance, name: string, release: Release | undefined) =
   }
 }
 
+interface Service {
+  id: string
+  kind: string
+}
+
 /** Asks the engine, with a timeout; remembers its last answer. */
 const createInstanceReader = ({ clusters, database, log }: Parts) => {
   const last = new Map<string, Instance[]>()
-  const read = async (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+  const read = async (environmentId: string, services: readonly Service[]): Promise<Instance[]> => {
     const clusterId = await readClusterId(database, environmentId)
     if (clusterId === null) return []
     const { runtime } = await clusters.of(clusterId)
-    return runtime.observe(serviceIds.map((serviceId) => ({ environmentId, serviceId })))
+    return runtime.observe(
+      services.map(({ kind, id }) => ({ environmentId, serviceId: id, artifact: artifactOf(kind) })),
+    )
   }
-  const ask = (environmentId: string, serviceIds: readonly string[]): Promise<Instance[]> =>
-    untilAborted(read(environmentId, serviceIds), AbortSignal.timeout(engineMs))
-  return async (environmentId: string, key: string, serviceIds: readonly string[]): Promise<Instance[]> => {
+  const ask = (environmentId: string, services: readonly Service[]): Promise<Instance[]> =>
+    untilAborted(read(environmentId, services), AbortSignal.timeout(engineMs))
+  return async (environmentId: string, key: string, services: readonly Service[]): Promise<Instance[]> => {
     try {
-      last.set(key, serviceIds.length === 0 ? [] : await ask(environmentId, serviceIds))
+      last.set(key, services.length === 0 ? [] : await ask(environmentId, services))
     } catch (error) {
       log.warn({ err: error }, 'the engine does not answer: streams show its last known state')
     }
@@ -177,7 +185,7 @@ const readRunning = async ({ database, deployments }: Parts, see: InstanceReader
   const instances = await see(
     environmentId,
     environmentId,
-    found.map(({ status }) => status.id),
+    found.map(({ kind, status: { id } }) => ({ kind, id })),
   )
   const releases = await readReleases(database, instances)
   const items = found.map((service) => {
@@ -247,8 +255,9 @@ const podsOf = (parts: Parts, environmentId: string, serviceId: string): Shared<
   return {
     subscribe: (changed) => parts.streams.changes.subscribe(environmentId, changed),
     async read() {
-      const rows = await parts.database.query('select 1 from service_state where service_id = $1', [serviceId])
-      return rows.length === 0 ? null : see(environmentId, serviceId, [serviceId])
+      const sql = 'select service_id as id, kind from service_state where service_id = $1'
+      const services = await parts.database.query<Service>(sql, [serviceId])
+      return services.length === 0 ? null : see(environmentId, serviceId, services)
     },
   }
 }

@@ -5,6 +5,7 @@
 import type { DeploymentError } from '../lib/errors.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { AppObjects, AppSettings, AppToRun, Told } from './apps.ts'
+import type { ChartChange, ChartToRun } from './charts.ts'
 import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
 import type { Marks } from './marks.ts'
@@ -12,10 +13,12 @@ import type { Owned } from './owned.ts'
 import type { Placement } from './placement.ts'
 import type { Trouble } from './trouble.ts'
 
-/** A service inside its cluster: a pod is found by both, a container by the second. */
+/** A service inside its cluster: a pod is found by both ids, a container by the second. */
 export interface ServiceKey {
   environmentId: string
   serviceId: string
+  /** What it is; absent where that is not known: then a cluster looks for all that there may be of it. */
+  artifact?: ArtifactKind | undefined
 }
 
 /** One execution of a task of a service. */
@@ -76,34 +79,31 @@ export interface Scaling {
 export const isAsleep = ({ instances, scaling }: Pick<Workload, 'instances' | 'scaling'>): boolean =>
   instances === 0 && scaling?.sleeps === true
 
-/** How a chart is installed. */
-export interface ChartSettings {
-  /** Until its workloads are ready: 1–86,400. */
-  waitSeconds: number
-  /** It may make objects outside the environment's namespace. */
-  allowClusterWide: boolean
-}
-
-/** The chart that a runtime with the ability installs in place of instances. */
-export interface ChartToRun extends ChartSettings {
-  /** The archive with all its dependencies, and values files, the last of which wins: they contain secret variables. */
-  content: Secret<ChartContent>
-}
-
-export interface ChartContent {
-  /** base64 of a tar archive with gzip. */
-  archive: string
-  values: string[]
-}
-
-/** One service at one revision: all that a runtime needs. Made by a pure function from the service's configuration. */
-export interface Workload extends Placement {
+/** One service at one revision, whatever it is. */
+interface Revision extends ServiceKey {
   organizationId: string
   projectId: string
-  environmentId: string
-  serviceId: string
   /** Id of the deployment that made this revision; instances of other revisions are older or newer versions. */
   revision: string
+  /** How long a new revision may take until it is ready, in milliseconds. */
+  readyTimeoutMs: number
+}
+
+/** What a chart makes. */
+export interface ServiceChart extends Revision {
+  artifact: 'chart'
+  chart: ChartToRun
+}
+
+/** An app of the cluster's Argo CD: one instance stands for it. */
+export interface ServiceApp extends Revision {
+  artifact: 'app'
+  app: AppToRun
+}
+
+/** Instances of an image. Made by a pure function from the service's configuration. */
+export interface Workload extends Revision, Placement {
+  artifact: 'image'
   /** DNS names of the service on its environment's network. */
   aliases: string[]
   /** Reference or id of an image that the engine has or can pull. */
@@ -124,9 +124,7 @@ export interface Workload extends Placement {
   volumes: { id: string; mountPath: string; sizeGb: number }[]
   readiness: Probe | null
   liveness: Probe | null
-  /** How long the instances of a new revision may take until ready, in milliseconds. */
-  readyTimeoutMs: number
-  /** Time between SIGTERM and SIGKILL, in milliseconds; the command before SIGTERM is part of it. */
+  /** Time between SIGTERM and SIGKILL, in milliseconds; what is run before SIGTERM takes its time from it. */
   stopGraceMs: number
   /** Only its volumes and the folders of its outputs can be written to. */
   readOnlyRoot?: boolean
@@ -142,17 +140,18 @@ export interface Workload extends Placement {
   withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
   /** The owners' labels for people and tools that read the engine: never trusted by us. */
   labels?: Record<string, string>
-  /** It is made by this chart; then image, instances and their fields are ignored. */
-  chart?: ChartToRun
-  /** It is this app, with one instance for the whole app; then the image is ignored. */
-  app?: AppToRun
-  /** Its settings for the treatment of requests that differ from the defaults, by name. */
+  /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
   ingress?: Readonly<Record<string, unknown>>
   /** Text stored with instances and volumes, for `records` to read: not configuration, a change has no effect. */
   record?: string
 }
 
-/** How long the instances of a new revision may take until they have passed their probe often enough. */
+/** What can run of a service: all that a runtime needs. */
+export type Artifact = Workload | ServiceChart | ServiceApp
+
+export type ArtifactKind = Artifact['artifact']
+
+/** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
 export const readyWithinMs = ({
   readyTimeoutMs,
   readiness,
@@ -353,17 +352,10 @@ export const engineAbilities: ReadonlySet<Ability> = new Set(
   abilities.filter((each) => each !== 'charts' && each !== 'apps'),
 )
 
-/** An object that a chart would change, by name alone: values may be secret. */
-export interface ChartChange {
-  /** `Deployment shop` */
-  name: string
-  change: 'added' | 'removed' | 'changed'
-}
-
-/** `exposure` is called when it is published: names may be added and removed while a version starts. */
-export interface Running {
+/** `exposure` is asked when it is published: names may come and go while a version starts. */
+export interface Running<Of extends Artifact = Artifact> {
   state: 'running'
-  workload: Workload
+  workload: Of
   exposure(): Promise<Exposure>
   /** Without instances: it could not be woken, which its hosts answer. */
   failed?: boolean
@@ -437,8 +429,8 @@ export interface Runtime {
    * `DeploymentError` that names the cause; `lines` are the last log lines of a version that is not ready:
    * `crash_loop`, `out_of_memory`, `not_ready`; or `port_unavailable`.
    *
-   * Without one, the version is the one that serves already: missing instances are started without waiting for them,
-   * and parts that cannot be published are in the result.
+   * Without one, the version is the one that serves already: missing instances are started without waiting for them
+   * (except for a chart, which helm waits for), and parts that cannot be published are in the result.
    */
   converge(service: ServiceKey, desired: Desired, rollout: Rollout | null, signal: AbortSignal): Promise<Converged>
   /**
@@ -447,10 +439,15 @@ export interface Runtime {
    * after their last answer. `serving` is called before routes change; if it rejects, they do not. Rejects like a
    * rollout that is not ready: added instances are kept then, without requests, until a call for fewer.
    */
-  resize(service: ServiceKey, desired: Running, serving: () => Promise<void>, signal: AbortSignal): Promise<Converged>
-  /** The changes of a chart; only with the ability `charts`. Rejects as `converge` does for a chart that it refuses. */
-  planChart?(desired: Running, signal: AbortSignal): Promise<ChartChange[]>
-  /** Why an app cannot be deployed now, in a sentence, within 3 s; null if it can. Only with the ability `apps`. */
+  resize(
+    service: ServiceKey,
+    desired: Running<Workload>,
+    serving: () => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<Converged>
+  /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
+  planChart?(desired: Running<ServiceChart>, signal: AbortSignal): Promise<ChartChange[]>
+  /** Why an app cannot be deployed now, in a sentence; null if it can. With the ability `apps` alone. Answers within 3 s. */
   appRefusal?(app: AppSettings): Promise<string | null>
   /** The present objects of an app; null without one. Only with the ability `apps`. */
   readApp?(service: ServiceKey, signal: AbortSignal): Promise<AppObjects | null>

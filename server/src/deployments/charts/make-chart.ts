@@ -4,20 +4,20 @@
 import { createHash } from 'node:crypto'
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import type { ChartContent } from '../../runtimes/charts.ts'
 import {
   type ValuesRoom,
   valuesRoom,
   withVariables,
   writeSetValues,
 } from '../../runtimes/kubernetes/helm/set-values.ts'
-import type { ChartContent } from '../../runtimes/runtime.ts'
 import { openGitSource } from '../credentials/git-source.ts'
 import type { BuildSpec, ServiceRequest, Source } from '../deployments.ts'
-import type { MadeImage } from '../images/make-image.ts'
+import type { Made } from '../images/make-image.ts'
 import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
 import { enter, type ServiceRun } from '../progress/service-run.ts'
-import { commitOf } from '../release/next-version.ts'
 import { currentRelease, type Release } from '../release/releases.ts'
+import { commitOf } from '../release/version-change.ts'
 import { fileOfChart, maxChartBytes, maxChartFiles, packChart, repackChart } from './archive.ts'
 import { createChartRepositoryClient, readChartRepository } from './repositories.ts'
 
@@ -169,7 +169,7 @@ export const makeChart = async (
   run: ServiceRun,
   source: ChartSource,
   readVariables: (commitId?: string) => Promise<EffectiveVariables>,
-): Promise<MadeImage & { chart: ChartContent }> => {
+): Promise<Made> => {
   const { parts, service, claim } = run
   const missing = await parts.builder.missingTool('helm')
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
@@ -184,7 +184,7 @@ export const makeChart = async (
     // It distinguishes releases that may differ only in these files.
     const mark = createHash('sha256').update(JSON.stringify(content.values)).digest('hex').slice(0, 12)
     const image = source.valuesFiles === null ? fetched.name : `${fetched.name} with values ${mark}`
-    return { image, commit: fetched.commit, source: null, chart: content }
+    return { image, commit: fetched.commit, source: null, sealed: { chart: content } }
   })
 }
 

@@ -17,9 +17,8 @@ export const moduleName = ({ provider, type }: ModuleSource): string => `module 
 export const moduleRefusal = (modules: DatabaseModules | undefined, { provider, type }: ModuleSource): string | null =>
   databaseModuleOf(modules, provider, type) === null ? noDatabaseModule(provider, type) : null
 
-/** Why a service made by a module cannot be stopped; null if it can, and for other services. */
-export const moduleStopRefusal = (modules: DatabaseModules | undefined, source: Source): string | null => {
-  if (source.from !== 'module') return null
+/** Why what a module makes cannot be stopped; null when it can. */
+export const moduleStopRefusal = (modules: DatabaseModules | undefined, source: ModuleSource): string | null => {
   const module = databaseModuleOf(modules, source.provider, source.type)
   if (module === null) return noDatabaseModule(source.provider, source.type)
   return readsField(module, '/stopped') === 'nothing'

@@ -3,7 +3,15 @@ import { createHmac } from 'node:crypto'
 import { test } from 'node:test'
 import { mainTask, type Source, type TaskSpec, type WorkloadSpec } from '../deployments.ts'
 import { inStages } from '../request/stages.ts'
-import { aliasesOf, canonical, dnsLabel, fingerprint } from './workload.ts'
+import {
+  aliasesOf,
+  canonical,
+  dnsLabel,
+  type FrozenWorkload,
+  fingerprint,
+  hasNoImage,
+  thawWorkload,
+} from './workload.ts'
 
 const build: Extract<Source, { from: 'git' }> = {
   from: 'git',
@@ -59,6 +67,27 @@ test('a task alone counts as it did before tasks had names: an update of ours ma
 test('a built-in variable that nothing refers to does not make a service out of date', () => {
   const without = fingerprint(key, build, spec, variables({}))
   assert.equal(fingerprint(key, build, spec, variables({ SLIPWAY_X_HOST: 'other' }, 'BUILT_IN')), without)
+})
+
+test('what a stored release is follows from what it has always said, also where it does not say what it was made from', () => {
+  const ids = { organizationId: 'o', projectId: 'p', environmentId: 'e', serviceId: 's', revision: 'r', aliases: ['a'] }
+  const chart = { waitSeconds: 1, allowClusterWide: false }
+  const app = { repository: 'https://git.example/app', path: '', argoNamespace: 'argocd' }
+  const sealed = { chart: { archive: '', values: [] }, app: { commit: 'c', login: null } }
+  const module: Source = { from: 'module', provider: 'AWS', type: 'POSTGRESQL', fields: {} }
+  const cases: [Partial<FrozenWorkload>, string, boolean][] = [
+    [{}, 'image', false],
+    [{ from: build }, 'image', false],
+    [{ from: module }, 'image', true],
+    [{ chart }, 'chart', true],
+    [{ app }, 'app', true],
+  ]
+  for (const [stored, artifact, isWithout] of cases) {
+    const frozen = { ...ids, ...spec, ...stored }
+    const thawed = thawWorkload(frozen, 'i', { env: {}, files: [], ...sealed })
+    assert.deepEqual([thawed.artifact, thawed.revision, hasNoImage(frozen)], [artifact, 'r', isWithout])
+    assert.equal('image' in thawed, artifact === 'image')
+  }
 })
 
 test('names become DNS labels', () => {

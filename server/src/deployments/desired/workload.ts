@@ -5,14 +5,18 @@
 import { createHmac } from 'node:crypto'
 import { Secret } from '../../lib/secret.ts'
 import type { AppContent, AppSettings } from '../../runtimes/apps.ts'
-import type { ChartContent, ChartSettings, Workload } from '../../runtimes/runtime.ts'
+import type { ChartContent, ChartSettings } from '../../runtimes/charts.ts'
+import type { Artifact, Workload } from '../../runtimes/runtime.ts'
 import { type DeployableKind, mainTask, type Source, type Tasks, type WorkloadSpec } from '../deployments.ts'
 import type { EffectiveVariables } from '../parts.ts'
 import { ownersLabelsIn } from './owners-labels.ts'
 
-/** The part of a release that is stored in clear text; the environment is sealed. */
-export type FrozenWorkload = Omit<Workload, 'env' | 'files' | 'image' | 'chart' | 'app'> & {
-  /** Its content is sealed. */
+/**
+ * What a release keeps in the open, as all versions of this server have stored it: what only instances of an image have is
+ * there for charts and apps too. The environment is sealed beside it.
+ */
+export type FrozenWorkload = Omit<Workload, 'artifact' | 'env' | 'files' | 'image'> & {
+  /** Its content is sealed beside it. */
   chart?: ChartSettings
   /** The same. */
   app?: AppSettings
@@ -43,20 +47,35 @@ export interface SealedContent {
 export const hasNoImage = ({ chart, app, from }: Pick<FrozenWorkload, 'chart' | 'app' | 'from'>): boolean =>
   chart !== undefined || app !== undefined || from?.from === 'module'
 
+/** The one place that reads what a stored release is. What a module makes has an image by the time that its tool runs. */
 export const thawWorkload = (
   { tasks: _, from: __, chart, app, ...frozen }: FrozenWorkload,
   image: string,
   secrets: Pick<EffectiveVariables, 'env' | 'files'> & SealedContent,
-): Workload => ({
-  ...frozen,
-  ...(chart === undefined || secrets.chart === undefined
-    ? {}
-    : { chart: { ...chart, content: new Secret(secrets.chart) } }),
-  ...(app === undefined || secrets.app === undefined ? {} : { app: { ...app, content: new Secret(secrets.app) } }),
-  image,
-  env: new Secret(secrets.env),
-  files: new Secret(secrets.files),
+): Artifact => {
+  if (chart !== undefined && secrets.chart !== undefined)
+    return { artifact: 'chart', ...revisionOf(frozen), chart: { ...chart, content: new Secret(secrets.chart) } }
+  if (app !== undefined && secrets.app !== undefined)
+    return { artifact: 'app', ...revisionOf(frozen), app: { ...app, content: new Secret(secrets.app) } }
+  return { artifact: 'image', ...frozen, image, env: new Secret(secrets.env), files: new Secret(secrets.files) }
+}
+
+const revisionOf = ({
+  organizationId,
+  projectId,
+  environmentId,
+  serviceId,
+  revision,
+  readyTimeoutMs,
+}: Omit<FrozenWorkload, 'tasks' | 'from' | 'chart' | 'app'>) => ({
+  ...{ organizationId, projectId, environmentId, serviceId, revision, readyTimeoutMs },
 })
+
+/** Of what scales or runs tasks, which is always an image. */
+export const ofImage = (artifact: Artifact): Workload => {
+  if (artifact.artifact === 'image') return artifact
+  throw new Error(`the service ${artifact.serviceId} has no image`)
+}
 
 /** JSON with sorted keys, so that equal things have equal texts. */
 export const canonical = (value: unknown): string =>

@@ -4,15 +4,13 @@ import type { Cluster } from '../../clusters/clusters.ts'
 import { joinTag } from '../../lib/docker/image-name.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
-import type { AppContent } from '../../runtimes/apps.ts'
 import type { Progress } from '../../runtimes/runtime.ts'
 import { openGitSource } from '../credentials/git-source.ts'
 import { type ImageSource, openRegistry } from '../credentials/registry-image.ts'
 import { needsOwnTool, type Source } from '../deployments.ts'
-import { hasNoImage } from '../desired/workload.ts'
+import { hasNoImage, type SealedContent } from '../desired/workload.ts'
 import type { DeploymentParts, EffectiveVariables } from '../parts.ts'
 import { enter, type ServiceRun } from '../progress/service-run.ts'
-import { staysAt } from '../release/next-version.ts'
 import {
   currentRelease,
   type OpenedRelease,
@@ -20,6 +18,7 @@ import {
   type Release,
   type ReleaseSource,
 } from '../release/releases.ts'
+import { commitOf, staysAt } from '../release/version-change.ts'
 
 const minute = 60_000
 /** A minute more than an engine has for it (images/engine-images.ts). */
@@ -34,16 +33,21 @@ const refuseMissingTool = async ({ parts }: ServiceRun, source: GitSpec): Promis
   if (missing !== null) throw new DeploymentError('tool_missing', missing)
 }
 
-export type MadeImage = Pick<Release, 'image' | 'commit' | 'source'>
+/** What a release is made of. */
+export interface Made extends Pick<Release, 'image' | 'commit' | 'source'> {
+  /** Content besides the image: sealed with the release. */
+  sealed?: SealedContent
+  /** Texts to remove from logs and errors, besides the secrets among its variables. */
+  hidden?: readonly string[]
+}
 
 /** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
   if (service.requested.redeploy !== true) return undefined
-  const release = await currentRelease(parts.database, service.id)
-  return (release?.commit as Commit | null | undefined)?.git_commit_id
+  return commitOf(await currentRelease(parts.database, service.id)) ?? undefined
 }
 
-const fetchSource = async (
+export const fetchSource = async (
   run: ServiceRun,
   { git }: Pick<GitSpec, 'git'>,
   signal: AbortSignal,
@@ -64,12 +68,12 @@ const fetchSource = async (
 type BuildVariables = Pick<EffectiveVariables, 'env' | 'secretValues'>
 
 /** `readVariables` is called once the commit is available, so that a build sees the newest ones. */
-const build = async (
+export const build = async (
   run: ServiceRun,
   source: GitSpec,
   readVariables: (commitId: string) => Promise<BuildVariables>,
   commitId?: string,
-): Promise<MadeImage> => {
+): Promise<Made> => {
   const { step } = run
   await refuseMissingTool(run, source)
   await enter(run, 'building')
@@ -167,7 +171,7 @@ const deployedImage = async (
   return (await cluster.images.isHeld(release.organizationId, release.image, signal)) ? release : null
 }
 
-const pull = async (run: ServiceRun, wanted: ImageSource): Promise<MadeImage> => {
+export const pull = async (run: ServiceRun, wanted: ImageSource): Promise<Made> => {
   const { service, step } = run
   await enter(run, 'working')
   const { registryId, name, tag: configured } = wanted
@@ -239,27 +243,4 @@ export const ensureImage = async (
   const access = await accessFor(parts, release, release.source)
   await cluster.images.hold({ organizationId, reference, ...access, refresh: false }, progress, signal)
   return true
-}
-
-export const makeImage = (
-  run: ServiceRun,
-  source: Exclude<Source, { from: 'chart' | 'app' | 'module' }>,
-  readVariables: (commitId: string) => Promise<EffectiveVariables>,
-): Promise<MadeImage> => (source.from === 'git' ? build(run, source, readVariables) : pull(run, source))
-
-/**
- * The commit for an Argo CD, read by us with the service's own token: so the organization may read it, whatever the
- * Argo CD may.
- */
-export const makeApp = async (
-  run: ServiceRun,
-  source: Extract<Source, { from: 'app' }>,
-): Promise<MadeImage & { app: AppContent }> => {
-  const { parts, claim } = run
-  await enter(run, 'building')
-  const commit = await run.step('source', { deadlineMs: 11 * minute }, (signal) => fetchSource(run, source, signal))
-  const { credentials } = await openGitSource(parts, claim.organizationId, source.git)
-  const { git_commit_id: id } = commit
-  const image = `app of ${source.rootPath} at ${id.slice(0, 12)}`
-  return { image, commit, source: null, app: { commit: id, login: credentials?.reveal() ?? null } }
 }

@@ -2,48 +2,42 @@
  * Reads the facts for a plan: what runs and from which source, and what a deploy would produce now. Writes nothing,
  * and fetches only the head of a branch and the digest of a tag.
  */
-import { cacheScopeOf } from '../../builds/builder.ts'
+import { artifactOf } from '../../clusters/artifact.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { clusterRefusal } from '../../clusters/local.ts'
 import { type Kind, typeOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { DeploymentError, notFound } from '../../lib/errors.ts'
-import { Secret } from '../../lib/secret.ts'
-import type { ChartChange, Instance } from '../../runtimes/runtime.ts'
+import type { Instance } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
-import { readChart } from '../charts/make-chart.ts'
-import { openGitSource } from '../credentials/git-source.ts'
+import { driverOf } from '../artifacts/drivers.ts'
+import { isReroute } from '../compare/reroute.ts'
+import { isUp } from '../compare/up-to-date.ts'
 import {
   type DeployableKind,
   type Plan,
   type PlannedRequest,
   type ServiceRequest,
-  type Source,
   type VersionChange,
   versionChoiceOf,
   type WorkloadSpec,
 } from '../deployments.ts'
-import { moduleStopRefusal } from '../desired/modules.ts'
 import { specSql } from '../desired/owners-labels.ts'
 import { taskFor } from '../desired/tasks.ts'
 import { environmentNow } from '../desired/variables-now.ts'
-import { desiredOf, fingerprint, freezeWorkload, thawWorkload } from '../desired/workload.ts'
+import { changedSize, unlimitedVolumes } from '../desired/volume-sizes.ts'
+import { desiredOf, fingerprint } from '../desired/workload.ts'
 import { type DeploymentParts, type EffectiveVariables, kindOf } from '../parts.ts'
 import { fillAsReleased } from '../release/external-secrets.ts'
-import { commitOf, nextVersion } from '../release/next-version.ts'
 import { type OpenedRelease, openRelease } from '../release/releases.ts'
-import { isReroute } from '../release/reroute.ts'
-import { isUp } from '../release/up-to-date.ts'
-import type { Version } from '../release/version-change.ts'
+import { commitOf, type Version } from '../release/version-change.ts'
 import { deployRefusal, kindRefusal, stateRefusal } from '../request/refusals.ts'
-import { portRoomOf, readLacking } from '../request/request-parts.ts'
+import { portRoomOf, readPlace, stopRefusal } from '../request/request-parts.ts'
 import { readPlacement } from '../request/stage-rows.ts'
 import { defaultOrder } from '../request/stages.ts'
-import { changedSize, unlimitedVolumes } from '../request/volume-sizes.ts'
 import { deployingActions, leavingSql } from '../status/service-state.ts'
 import { openStates, stateOf } from '../status/states.ts'
 import { portRefusal } from '../traffic/port-claims.ts'
-import { readChartExposure } from '../traffic/routes.ts'
 import { configurationChanges, setupOf, variableChanges } from './changes.ts'
 import { noChanges, planOf, type ServiceFacts } from './plan.ts'
 
@@ -151,34 +145,6 @@ const settingOfRollback = ({ cluster, current }: Subject, target: OpenedRelease)
   return { ...nothingNew, stopsFirst: cluster.runtime.stopsFirst(workload), runsTask, sameSetup: false, changes }
 }
 
-/** Reference of the image that was built from a commit before; null if it would be built. */
-const builtImage = async (
-  parts: DeploymentParts,
-  organizationId: string,
-  { row }: Subject,
-  source: Source,
-  commitId: string | null,
-  variables: EffectiveVariables,
-  signal: AbortSignal,
-): Promise<string | null> => {
-  if (source.from !== 'git' || commitId === null) return null
-  const from = await openGitSource(parts, organizationId, source.git)
-  const nothing = { memoryMb: 0, cpuMillicores: 0, timeoutMs: deadlineMs, deploymentId: row.id }
-  const request = {
-    ...nothing,
-    ...source,
-    ...source.limits,
-    organizationId,
-    source: from,
-    commitId,
-    serviceId: row.id,
-    clusterId: row.clusterId,
-    cacheScope: cacheScopeOf(row.projectId, row.mode),
-  }
-  const secret = { variables: new Secret(variables.env), secrets: new Secret(variables.secretValues) }
-  return parts.builder.built({ ...request, ...secret }, signal)
-}
-
 const versionChangesOf = (version: Version, current: OpenedRelease | null, built: string | null) => {
   if (version.of !== 'commit') return { image: versionChange(version.fromName, version.toName), commit: null }
   return {
@@ -187,26 +153,7 @@ const versionChangesOf = (version: Version, current: OpenedRelease | null, built
   }
 }
 
-/** The changes of the chart: it is fetched and rendered for that, and nothing is stored. Undefined without a chart. */
-const chartChanges = async (
-  parts: DeploymentParts,
-  organizationId: string,
-  environmentId: string,
-  { row, cluster, requested }: Subject,
-  { source, spec }: ReturnType<typeof desiredOf>,
-  variables: EffectiveVariables,
-  signal: AbortSignal,
-): Promise<ChartChange[] | undefined> => {
-  if (source.from !== 'chart' || cluster.runtime.planChart === undefined) return undefined
-  const fetching = { parts, organizationId, signal, say: () => {} }
-  const { content } = await readChart(fetching, source, requested, async () => variables)
-  const ids = { organizationId, projectId: '', environmentId, serviceId: row.id, revision: '', aliases: [] }
-  const workload = thawWorkload(freezeWorkload(ids, spec, source), '', { ...variables, chart: content })
-  const exposure = () => readChartExposure(parts.database, row.id)
-  return cluster.runtime.planChart({ state: 'running', workload, exposure }, signal)
-}
-
-/** Rejects for a size that was changed. Not checked while the engine does not answer. */
+/** Rejects for a size that was changed. Nothing is said while the engine does not answer. */
 const unlimitedSizes = async (
   kind: DeployableKind,
   { row, cluster }: Subject,
@@ -236,11 +183,12 @@ const settingOfDeploy = async (
   const { source, spec } = desiredOf(kind, row.spec)
   const unlimited = await unlimitedSizes(kind, subject, spec)
   const variables = await environmentNow(parts, kind, organizationId, row, { fill: fillAsReleased(current) })
-  const version = await nextVersion(parts, cluster, organizationId, requested, source, current?.release ?? null, signal)
-  const commitId = version.of === 'commit' ? version.to : null
-  const built = await builtImage(parts, organizationId, subject, source, commitId, variables, signal)
+  const driver = driverOf(source)
+  const next = { parts, cluster, organizationId, requested, current: current?.release ?? null, signal }
+  const version = await driver.next(next, source)
+  const what = { ...next, environmentId, service: row, spec, variables, version }
+  const { builds = false, built = null, objects } = (await driver.foresee?.(what, source)) ?? {}
   const before = current === null ? null : setupOf(current.release.workload)
-  const objects = await chartChanges(parts, organizationId, environmentId, subject, { source, spec }, variables, signal)
   return {
     refusal: null,
     unlimited,
@@ -250,7 +198,7 @@ const settingOfDeploy = async (
     sameSetup: fingerprint(parts.fingerprintKey, source, spec, variables) === row.deployedHash,
     version,
     isUp: current !== null && isUp(current.release, seen, row.scale, wholeEnvironment),
-    builds: source.from === 'git' && version.of === 'commit' && built === null,
+    builds,
     changes: {
       ...versionChangesOf(version, current, built),
       configuration: before === null ? [] : configurationChanges(before, { ...spec, from: source }),
@@ -297,16 +245,9 @@ const refusalOf = async (
   const kind = kindOf(parts, row.kind)
   const candidate = { ...row, released: row.releaseId !== null }
   const state = stateRefusal(action, candidate, wholeEnvironment)
-  if (state === null && action === 'STOP' && candidate.released)
-    return moduleStopRefusal(parts.databaseModules, kind.source(row.spec))
+  if (state === null && action === 'STOP' && candidate.released) return stopRefusal(parts, kind.source(row.spec))
   if (state !== null || !deployingActions.has(action)) return state?.message ?? null
-  const refusal = await deployRefusal(
-    kind,
-    await readLacking(parts, parts.database, cluster),
-    (name) => parts.builder.missingTool(name),
-    row.spec,
-    requested,
-  )
+  const refusal = await deployRefusal(kind, await readPlace(parts, parts.database, cluster), row.spec, requested)
   const own = refusal ?? kindRefusal(action, kind, candidate, requested)?.message ?? null
   if (own !== null || action !== 'DEPLOY' || requested.releaseId !== undefined) return own
   return portRefusal(parts.database, portRoomOf(parts), organizationId, row)
@@ -325,7 +266,7 @@ export const planDeployment = async (parts: DeploymentParts, db: Queryable, requ
   // A host that does not answer must not delay the caller.
   const signal = AbortSignal.timeout(deadlineMs)
   const cluster = rows.length === 0 ? null : await parts.clusters.of(rows[0]!.clusterId, db)
-  const keys = rows.map(({ id }) => ({ environmentId, serviceId: id }))
+  const keys = rows.map(({ id, kind }) => ({ environmentId, serviceId: id, artifact: artifactOf(kind) }))
   const seen = action === 'DEPLOY' ? ((await cluster?.runtime.observe(keys).catch(() => [])) ?? []) : []
   const facts = new Map<string, ServiceFacts>()
   await forEachParallel(parallel, rows, async (row) => {

@@ -1,7 +1,7 @@
 /**
- * Starts missing instances of a service, from its release. An image that was pulled and is gone is pulled again here;
- * one that was built is built again by a deployment (images/lost-image.ts). Its status reports the reason if the service
- * cannot run.
+ * Starts what is missing of a service, from its release. An image that was pulled and is gone is pulled again here; one
+ * that was built is built again by a deployment (request/lost-image.ts). Whatever keeps the service from running, its status
+ * says so.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -9,10 +9,10 @@ import type { Converged, Desired, Instance, ServiceKey } from '../../runtimes/ru
 import type { Queryable } from '../../store/database.ts'
 import type { Problem } from '../deployments.ts'
 import { runningAs, stoppedAs } from '../desired/running.ts'
-import { findLost } from '../images/lost-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { writeRecord } from '../release/record.ts'
 import { openRelease, type Release } from '../release/releases.ts'
+import { findLost } from '../request/lost-image.ts'
 import { atScale } from '../status/scale.ts'
 import type { Tell } from './shown.ts'
 

@@ -2,11 +2,19 @@
  * Compares the desired state of one service with its objects, and makes them equal. Leaves services alone that a
  * deployment works on.
  */
+import { artifactOf } from '../../clusters/artifact.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { keySql } from '../../clusters/local.ts'
 import type { Policy } from '../../router/policy.ts'
 import type { Publication, Published } from '../../runtimes/ingress.ts'
-import { type Instance, isDown, type Scaling, type ServiceKey, type Workload } from '../../runtimes/runtime.ts'
+import {
+  type ArtifactKind,
+  type Instance,
+  isDown,
+  type Scaling,
+  type ServiceKey,
+  type Workload,
+} from '../../runtimes/runtime.ts'
 import { isAloneSql } from '../desired/tasks.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openStates } from '../status/states.ts'
@@ -18,6 +26,7 @@ import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
 interface DesiredService extends Known {
   environmentId: string
+  artifact: ArtifactKind | undefined
   organizationId: string
   releaseId: string | null
   revision: string | null
@@ -35,7 +44,9 @@ interface DesiredService extends Known {
   busy: boolean
 }
 
-/** The objects of a service. */
+type DesiredRow = Omit<DesiredService, 'artifact'> & { kind: string }
+
+/** What there is of a service. */
 interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */
@@ -44,7 +55,7 @@ interface FoundService {
 }
 
 const desiredSql = `select s.service_id as "serviceId", s.environment_id as "environmentId", s.desired,
-    (select n.organization_id from node n where n.id = s.service_id) as "organizationId",
+    (select n.organization_id from node n where n.id = s.service_id) as "organizationId", s.kind,
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     coalesce(s.scale, (r.workload ->> 'instances')::int, 0) as instances, s.scale, s.scaling, s.wake_error as "wakeError",
     coalesce((s.wake_error ->> 'at')::timestamptz > clock_timestamp() - interval '30 seconds', false) as "hasFailed",
@@ -54,8 +65,9 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
-/** If the cluster scales a service by itself, the number of instances is up to it: the minimum is enough. */
-const asKept = ({ runtime }: Cluster, service: DesiredService): DesiredService => {
+/** How many there are of one that scales is the cluster's affair, if it scales by itself: as few as there may be will do. */
+const asKept = ({ runtime }: Cluster, { kind, ...row }: DesiredRow): DesiredService => {
+  const service = { ...row, artifact: artifactOf(kind) }
   const { scaling, instances } = service
   if (!runtime.scalesItself || scaling === null) return service
   return { ...service, scale: null, instances: Math.min(instances, Math.max(1, scaling.min)) }
@@ -75,7 +87,7 @@ export const readDesired = async (
   policies: Policies,
 ): Promise<DesiredService[]> => {
   const sql = `${desiredSql} join node c on c.id = s.cluster_id where ${keySql('c')} = $1`
-  const rows = await parts.database.query<DesiredService>(sql, [cluster.key])
+  const rows = await parts.database.query<DesiredRow>(sql, [cluster.key])
   const services = rows.map((row) => asKept(cluster, row))
   const all: DesiredService[] = []
   for (const service of services) all.push(service.ingress === null ? service : await withPolicy(policies, service))
@@ -89,7 +101,7 @@ const readOneDesired = async (
   cluster: Cluster,
   serviceId: string,
 ): Promise<DesiredService | undefined> => {
-  const [service] = await parts.database.query<DesiredService>(
+  const [service] = await parts.database.query<DesiredRow>(
     `${desiredSql} join node c on c.id = s.cluster_id where s.service_id = $2 and ${keySql('c')} = $1`,
     [cluster.key, serviceId],
   )

@@ -22,6 +22,7 @@ after(() => world.runtime.close())
 /** A cluster that records removals, and fails for one object. */
 const createCluster = (bad = 'nothing', key: string = localKey) => {
   const done: string[] = []
+  const artifacts: ServiceKey['artifact'][] = []
   const doing = async (what: string): Promise<void> => {
     if (what.endsWith(bad)) throw new Error(`no ${bad}`)
     done.push(what)
@@ -30,12 +31,15 @@ const createCluster = (bad = 'nothing', key: string = localKey) => {
     key,
     runtime: {
       endTask: ({ taskId }: TaskKey) => doing(`task ${taskId}`),
-      converge: ({ serviceId }: ServiceKey) => doing(`service ${serviceId}`),
+      converge: ({ serviceId, artifact }: ServiceKey) => {
+        artifacts.push(artifact)
+        return doing(`service ${serviceId}`)
+      },
       removeEnvironment: (id: string) => doing(`environment ${id}`),
     },
     ingress: { sharesPorts: true, unpublish: (id: string) => doing(`route ${id}`) },
   })
-  return { cluster, done }
+  return { cluster, done, artifacts }
 }
 
 const instance = (more: Partial<Instance> = {}): Instance =>
@@ -196,6 +200,25 @@ test('executions are ended only if it is known that they are over', async () => 
   const { cluster, done } = createCluster()
   await pass(cluster, ownedOf({ instances }))
   assert.deepEqual(done, [`task ${over}`])
+})
+
+test('a deletion says what the service was; what was removed as an orphan may have been anything', async () => {
+  const kinds = [
+    ['container', 'image'],
+    ['job', 'image'],
+    ['helm', 'chart'],
+    ['argocd_app', 'app'],
+    ['ORPHAN', undefined],
+  ] as const
+  for (const [kind, artifact] of kinds) {
+    const [serviceId, environmentId] = [newId(), newId()]
+    const sql = 'insert into deletion (id, kind, environment_id, cluster) values ($1, $2, $3, $4)'
+    await database.query(sql, [serviceId, kind, environmentId, localKey])
+    const { cluster, artifacts } = createCluster()
+    await pass(cluster, ownedOf({ instances: [instance({ serviceId, environmentId })] }))
+    assert.deepEqual(artifacts, [artifact], kind)
+    await database.query('update deletion set done_at = clock_timestamp() where id = $1', [serviceId])
+  }
 })
 
 test('a service, a route or a network that cannot be removed keeps none of the others', async () => {

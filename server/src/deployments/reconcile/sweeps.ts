@@ -3,12 +3,13 @@
  * deletion (table `deletion`), never because a row is missing: those are listed as orphans (orphans.ts). If one object
  * cannot be removed, the others still are, and the next pass finds it again.
  */
+import { artifactOf } from '../../clusters/artifact.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { countsSql } from '../../clusters/lines/rows.ts'
 import { keySql, localKey } from '../../clusters/local.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Owned } from '../../runtimes/owned.ts'
-import type { ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
+import type { ArtifactKind, ServiceKey, TaskKey } from '../../runtimes/runtime.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { openStates } from '../status/states.ts'
 import { isTaskId, ownerOfTask } from '../tasks/ids.ts'
@@ -33,7 +34,8 @@ export const logFailure = async (
 
 /** The objects of a cluster to be removed, and the unknown ones. */
 export interface Judged {
-  deleted: ReadonlySet<string>
+  /** The kind of artifact; undefined if it was not recorded, or for an environment. */
+  deleted: ReadonlyMap<string, ArtifactKind | undefined>
   unknown: ReadonlySet<string>
 }
 
@@ -46,9 +48,9 @@ export const judgeIds = async (
   cluster: string,
   ids: Iterable<string>,
 ): Promise<Judged> => {
-  const rows = await database.query<{ id: string; isDeleted: boolean }>(
-    `select i.id, exists (select from deletion d where d.id = i.id and ${countsSql('d', '$2')})
-         or exists (select from managed_cluster m where m.id = i.id) as "isDeleted"
+  const rows = await database.query<{ id: string; kind: string | null }>(
+    `select i.id, coalesce((select d.kind from deletion d where d.id = i.id and ${countsSql('d', '$2')}),
+         (select 'cluster' from managed_cluster m where m.id = i.id)) as kind
      from unnest($1::uuid[]) as i (id)
      where not exists (select from node n where n.id = i.id and (n.name_scope = 'service' or n.kind = 'environment'))
        and not exists (select from managed_cluster m where m.id = i.id and m.run_id is not null)
@@ -56,8 +58,10 @@ export const judgeIds = async (
          where w.service_id = i.id and d.state in ${openStates})`,
     [[...new Set(ids)].filter(isUuid), cluster],
   )
-  const of = (isDeleted: boolean) => new Set(rows.filter((row) => row.isDeleted === isDeleted).map(({ id }) => id))
-  return { deleted: of(true), unknown: of(false) }
+  return {
+    deleted: new Map(rows.flatMap(({ id, kind }) => (kind === null ? [] : [[id, artifactOf(kind)]]))),
+    unknown: new Set(rows.filter(({ kind }) => kind === null).map(({ id }) => id)),
+  }
 }
 
 /** The services of the given objects, apart from executions. */
@@ -80,8 +84,10 @@ export const sweepDeleted = async (
 ): Promise<void> => {
   const services = servicesIn(owned)
   for (const [serviceId, key] of services)
-    if (deleted.has(serviceId))
-      await logFailure(parts, { serviceId }, signal, () => runtime.converge(key, absent, null, signal))
+    if (deleted.has(serviceId)) {
+      const service = { ...key, artifact: deleted.get(serviceId) }
+      await logFailure(parts, { serviceId }, signal, () => runtime.converge(service, absent, null, signal))
+    }
   for (const serviceId of published) {
     // A route of our router to a service without objects: it leads nowhere.
     const isEmpty = ingress.sharesPorts && unknown.has(serviceId) && !services.has(serviceId)
@@ -97,12 +103,7 @@ interface Pending extends ServiceKey {
   kind: string
 }
 
-/** Kinds whose objects a runtime's list may not show, because others make them: they are removed once more. */
-const madeByOthers: ReadonlySet<string> = new Set(['helm', 'argocd_app'])
-
-/**
- * Marks deletions as done when the cluster has no object of them any more. `owned` was read after they were written.
- */
+/** Marks deletions as done of which the cluster has nothing any more. `owned` was read after they were written. */
 export const finishDeletions = async (
   parts: DeploymentParts,
   { key, runtime }: Cluster,
@@ -113,11 +114,13 @@ export const finishDeletions = async (
 ): Promise<void> => {
   const left = new Set([...servicesIn(owned).keys(), ...owned.environments, ...published])
   const done: string[] = []
-  for (const { kind, ...service } of pending) {
-    if (left.has(service.serviceId)) continue
-    await logFailure(parts, { serviceId: service.serviceId }, signal, async () => {
-      if (madeByOthers.has(kind)) await runtime.converge(service, absent, null, signal)
-      done.push(service.serviceId)
+  for (const { kind, ...key } of pending) {
+    if (left.has(key.serviceId)) continue
+    const artifact = artifactOf(kind)
+    await logFailure(parts, { serviceId: key.serviceId }, signal, async () => {
+      // What others make a runtime's list may not show: it is removed once more.
+      if (artifact === 'chart' || artifact === 'app') await runtime.converge({ ...key, artifact }, absent, null, signal)
+      done.push(key.serviceId)
     })
   }
   await parts.database.query(

@@ -4,7 +4,7 @@
  */
 import { keySql } from '../../clusters/local.ts'
 import { newId } from '../../lib/ids.ts'
-import type { Workload } from '../../runtimes/runtime.ts'
+import type { Artifact } from '../../runtimes/runtime.ts'
 import type { Database, Queryable } from '../../store/database.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import { type FrozenWorkload, type SealedContent, thawWorkload } from '../desired/workload.ts'
@@ -15,7 +15,7 @@ export interface Release {
   organizationId: string
   serviceId: string
   clusterId: string
-  /** Also the revision of its instances, unless it took over existing ones (release/reroute.ts). */
+  /** Also the revision of its instances, unless it took them over as they were (compare/reroute.ts). */
   deploymentId: string
   image: string
   commit: unknown
@@ -35,7 +35,7 @@ export interface ReleaseSource {
 
 export interface OpenedRelease {
   release: Release
-  workload: Workload
+  workload: Artifact
   environment: Environment
 }
 

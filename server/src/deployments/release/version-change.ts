@@ -1,4 +1,7 @@
 /** What a deploy would bring in place of what is deployed, and whether it may leave a service alone. Pure. */
+import type { Commit } from '../../builds/builder.ts'
+import type { ServiceRequest, Source } from '../deployments.ts'
+import type { Release } from './releases.ts'
 
 /** The deployed version (`from`), and the one that would be (`to`). */
 export type Version =
@@ -26,3 +29,19 @@ interface Skippable {
  */
 export const mayBeSkipped = ({ wholeEnvironment, stopsFirst, runsTask, released, running }: Skippable): boolean =>
   (wholeEnvironment || stopsFirst) && !runsTask && released && running
+
+export const commitOf = (release: Release | null): string | null =>
+  (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
+
+/** Whether a deploy of this image stays with the release's own, whatever its registry has by now. */
+export const staysAt = (
+  current: Release | null,
+  wanted: Extract<Source, { from: 'image' }>,
+  { redeploy, imageTag }: Pick<ServiceRequest, 'redeploy' | 'imageTag'>,
+): boolean => {
+  const from = current?.source ?? null
+  if (from === null || from.registryId !== wanted.registryId || from.name !== wanted.name) return false
+  if (redeploy === true) return from.configured === wanted.tag
+  // Images without a registry of the user's own are public ones, whose tag stays what it was when it was first pulled.
+  return wanted.registryId === null && from.tag === (imageTag ?? wanted.tag)
+}

@@ -2,10 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { addService, ask, createTestEngine, partsOf } from '../../../test/support/engine.ts'
 import { newWorld, settled } from '../../../test/support/engine-story.ts'
+import { standIn } from '../../../test/support/stand-in.ts'
 import { type Ability, abilities, type WorkloadPort } from '../../runtimes/runtime.ts'
-import { abilityRefusal, lackingOf } from './refusals.ts'
+import type { Place } from '../artifacts/driver.ts'
+import type { Source, WorkloadSpec } from '../deployments.ts'
+import { abilityRefusal, deployRefusal } from './refusals.ts'
 
 const volumes = [{ id: 'v', mountPath: '/v', sizeGb: 1 }]
+const needs = { volumes: [], ports: [], scaling: undefined, ingress: undefined }
 const port = (protocol: WorkloadPort['protocol'], publiclyAccessible = true) => ({
   internalPort: 1,
   protocol,
@@ -37,11 +41,21 @@ test('a service is refused for what its cluster lacks and it needs, and for noth
 })
 
 test('what is to be built is refused where nothing can be built, and what has its image is not', async () => {
-  const lacking = lackingOf(new Set(abilities), null, 'auto', 'no registry')
-  const needs = { volumes: [], ports: [] }
-  assert.equal(await lacking({ ...needs, from: 'git' }), 'no registry')
-  assert.equal(await lacking({ ...needs, from: 'image' }), null)
-  assert.equal(await lackingOf(new Set(abilities), null, 'auto')({ ...needs, from: 'git' }), null)
+  const git = { url: 'https://git.test/a', branch: 'main', gitTokenId: null }
+  const sources: Source[] = [
+    { from: 'git', git, rootPath: '/', dockerfilePath: 'Dockerfile', targetStage: null },
+    { from: 'image', registryId: null, name: 'a', tag: '1' },
+  ]
+  const refusal = (from: Source['from'], builds: string | null) =>
+    deployRefusal(
+      { source: () => sources.find((each) => each.from === from)!, workload: () => standIn<WorkloadSpec>(needs) },
+      standIn<Place>({ abilities: new Set(abilities), limits: null, sizes: 'auto', builds }),
+      {},
+      {},
+    )
+  assert.equal(await refusal('git', 'no registry'), 'no registry')
+  assert.equal(await refusal('image', 'no registry'), null)
+  assert.equal(await refusal('git', null), null)
 })
 
 test('a cluster without volumes takes no service with storage: a deploy is refused, and its plan says why', async () => {

@@ -1,18 +1,12 @@
 /** Why an action is not possible for a service, checked before it starts; a plan shows the same. Pure. */
 import { type ApiError, badRequest, conflict } from '../../lib/errors.ts'
-import type { AppSettings } from '../../runtimes/apps.ts'
-import type { Ability } from '../../runtimes/runtime.ts'
-import {
-  type DeployableKind,
-  type DeploymentAction,
-  needsOwnTool,
-  type ServiceRequest,
-  type Source,
-  type WorkloadSpec,
-} from '../deployments.ts'
+import type { Ability, ArtifactKind } from '../../runtimes/runtime.ts'
+import type { Place } from '../artifacts/driver.ts'
+import { driverOf } from '../artifacts/drivers.ts'
+import type { DeployableKind, DeploymentAction, ServiceRequest, WorkloadSpec } from '../deployments.ts'
 import { taskFor, tasksIn } from '../desired/tasks.ts'
+import { sizeRefusal } from '../desired/volume-sizes.ts'
 import { stickyKey } from '../traffic/ingress-settings.ts'
-import { sizeRefusal, type VolumeSizes } from './volume-sizes.ts'
 
 interface Candidate {
   name: string
@@ -41,12 +35,7 @@ export const kindRefusal = (
   return null
 }
 
-type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress' | 'chart' | 'app'> & {
-  /** The source of its image; absent: the image is known to exist. */
-  from?: Source['from']
-  /** The module that makes it: then its cluster runs nothing. */
-  module?: Extract<Source, { from: 'module' }>
-}
+type Needs = Pick<WorkloadSpec, 'volumes' | 'ports' | 'scaling' | 'ingress'> & { artifact?: ArtifactKind }
 
 const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
   ports.some(({ protocol, publiclyAccessible }) => publiclyAccessible && protocol === wanted)
@@ -54,48 +43,48 @@ const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
 const publicWebPorts = ({ ports }: Needs) =>
   ports.filter(({ protocol, publiclyAccessible }) => publiclyAccessible && /^(HTTP|GRPC)$/.test(protocol))
 
-const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
+const lacks: Record<Ability, { isNeeds(of: Needs): boolean; what: string }> = {
   volumes: {
-    isNeeded: ({ volumes }) => volumes.length > 0,
+    isNeeds: ({ volumes }) => volumes.length > 0,
     what: 'does not support volumes, but the service has storage',
   },
   'tcp-ports': {
-    isNeeded: (of) => opens(of, 'TCP'),
+    isNeeds: (of) => opens(of, 'TCP'),
     what: 'does not publish TCP ports, but the service has a public one',
   },
   'udp-ports': {
-    isNeeded: (of) => opens(of, 'UDP'),
+    isNeeds: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
   },
   apps: {
-    isNeeded: ({ app }) => app !== undefined,
-    what: 'has no Argo CD, which this service needs',
+    isNeeds: ({ artifact }) => artifact === 'app',
+    what: 'has no Argo CD, which the service is for',
   },
   charts: {
-    isNeeded: ({ chart }) => chart !== undefined,
+    isNeeds: ({ artifact }) => artifact === 'chart',
     what: 'cannot install charts',
   },
   grpc: {
-    isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
+    isNeeds: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
     what: 'does not publish gRPC ports, but the service has a public one',
   },
   'path-rewrites': {
-    isNeeded: (of) =>
+    isNeeds: (of) =>
       publicWebPorts(of).some(
         ({ publicPath, publicPathRewrite: rewrite }) => rewrite !== undefined && rewrite !== publicPath,
       ),
     what: 'does not rewrite paths, but a port of the service has a public_path_rewrite',
   },
   'network-settings': {
-    isNeeded: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
-    what: 'does not support advanced network settings, but this service sets some',
+    isNeeds: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
+    what: "does not act on a service's advanced settings of the network, but the service changes some",
   },
   'sticky-sessions': {
-    isNeeded: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,
+    isNeeds: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,
     what: 'does not keep clients with one instance, but the service has sticky sessions',
   },
   sleep: {
-    isNeeded: ({ scaling }) => scaling?.sleeps === true,
+    isNeeds: ({ scaling }) => scaling?.sleeps === true,
     what: 'does not let services sleep, but the service has 0 as its minimum of instances',
   },
 }
@@ -110,7 +99,7 @@ const ofIngress: ReadonlySet<Ability> = new Set(['grpc', 'path-rewrites', 'stick
 
 /** The ability that its cluster lacks for a service; null if it lacks none. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
-  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
+  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeds(of))
   if (lacking === undefined) return null
   if (lacking === 'charts')
     return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'
@@ -121,50 +110,13 @@ export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): stri
   return `The cluster ${lacks[lacking].what}: change the service, or clone it to an environment on another cluster.`
 }
 
-/** Refuses a requested version that does not exist for the chart or its values. */
-const versionRefusal = (
-  source: Extract<Source, { from: 'chart' }>,
-  { commitId, chartVersion, valuesCommitId }: Partial<ServiceRequest>,
-): string | null => {
-  const isOfGit = 'git' in source.chart
-  if (isOfGit && chartVersion !== undefined)
-    return 'The chart of this service comes from a git repository: ask for a git_commit_id, not for a chart_version.'
-  if (!isOfGit && commitId !== undefined)
-    return 'The chart of this service comes from a helm repository: ask for a chart_version, not for a git_commit_id.'
-  if (source.valuesFiles === null && valuesCommitId !== undefined)
-    return 'This service has no values in a git repository: leave out values_override_git_commit_id.'
-  return null
-}
-
-/** The reason why a cluster cannot run a service; null if it can. */
-export type Lacking = (of: Needs) => Promise<string | null>
-
-/**
- * `limits`: whether it limits volumes; null if it never said. `builds`: why nothing can be built for it. `modules`: why a
- * module cannot make something. `app`: why an app cannot be deployed there, as the cluster says now.
- */
-export const lackingOf =
-  (
-    abilities: ReadonlySet<Ability>,
-    limits: boolean | null,
-    sizes: VolumeSizes,
-    builds: string | null = null,
-    modules: (module: NonNullable<Needs['module']>) => string | null = () => null,
-    app: (settings: AppSettings) => Promise<string | null> = async () => null,
-  ): Lacking =>
-  async (of) =>
-    of.module !== undefined
-      ? modules(of.module)
-      : (abilityRefusal(abilities, of) ??
-        sizeRefusal(sizes, limits, of.volumes) ??
-        (of.from === 'git' ? builds : null) ??
-        (of.app === undefined ? null : app(of.app)))
+const placeRefusal = ({ abilities, sizes, limits }: Place, of: Needs): string | null =>
+  abilityRefusal(abilities, of) ?? sizeRefusal(sizes, limits, of.volumes)
 
 /** Why a service of this kind cannot be deployed to its cluster, whatever its state; null if it can. */
 export const deployRefusal = async (
   kind: Pick<DeployableKind, 'refusal' | 'source' | 'workload'>,
-  lacking: Lacking,
-  missingTool: (name: string) => Promise<string | null>,
+  place: Place,
   spec: Record<string, unknown>,
   requested: Partial<ServiceRequest>,
 ): Promise<string | null> => {
@@ -172,12 +124,12 @@ export const deployRefusal = async (
   const refusal = kind.refusal?.(spec) ?? null
   // Unlocking a state runs nothing, and an older release has its image.
   if (refusal !== null || forceEvent === 'UNLOCK' || releaseId !== undefined) return refusal
-  const source = kind.source(spec)
-  const made = source.from === 'module' ? { module: source } : {}
-  const lacks = await lacking({ ...kind.workload(spec), from: source.from, ...made })
-  if (lacks !== null) return lacks
-  if (source.from === 'chart') return versionRefusal(source, requested) ?? missingTool('helm')
-  return source.from === 'git' && needsOwnTool(source) ? missingTool(source.tool.name) : null
+  const [source, workload] = [kind.source(spec), kind.workload(spec)]
+  const driver = driverOf(source)
+  return (
+    (driver.artifact === null ? null : placeRefusal(place, { ...workload, artifact: driver.artifact })) ??
+    driver.refusal(place, { source, spec: workload, requested })
+  )
 }
 
 /** What its current state does not allow; null if nothing prevents the action. */

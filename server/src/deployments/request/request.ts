@@ -11,6 +11,7 @@ import type { Limits } from '../../limits/limits.ts'
 import { refuseLongQueue } from '../../limits/queue-room.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { EnqueueDeploymentEvent } from '../../webhooks/webhooks.ts'
+import type { Place } from '../artifacts/driver.ts'
 import type { AcceptedDeployment, DeployableKind, DeploymentRequest, ServiceRequest, Source } from '../deployments.ts'
 import { canonical } from '../desired/workload.ts'
 import { writeDeploymentLines } from '../progress/log.ts'
@@ -25,7 +26,7 @@ import {
 } from '../status/service-state.ts'
 import { isFinal, openStates, stateOf } from '../status/states.ts'
 import { endForDeletion, openDeletion } from './deletion.ts'
-import { deployRefusal, kindRefusal, type Lacking, stateRefusal } from './refusals.ts'
+import { deployRefusal, kindRefusal, stateRefusal } from './refusals.ts'
 import { readPlacement } from './stage-rows.ts'
 import { defaultOrder } from './stages.ts'
 
@@ -47,9 +48,8 @@ type KindFacts = Pick<DeployableKind, 'refusal' | 'tasks' | 'workload' | 'source
 export interface RequestParts {
   kindOf(kind: Kind): KindFacts
   enqueue: EnqueueDeploymentEvent
-  missingTool(name: string): Promise<string | null>
   /** For a cluster that services can be deployed to. */
-  lackingOf(tx: Queryable, clusterId: string): Promise<Lacking>
+  placeOf(tx: Queryable, clusterId: string): Promise<Place>
   /** Why a service with this source cannot be stopped. */
   stopRefusal(source: Source): string | null
   limits: Pick<Limits, 'queued'>
@@ -96,10 +96,10 @@ const chooseDeployable = async (
   const asked = new Map(request.services.map((service) => [service.id, service]))
   const refusals = new Map<string, string>()
   const [one] = services
-  const lacking = one === undefined ? async () => null : await parts.lackingOf(tx, one.clusterId)
+  const place = one && (await parts.placeOf(tx, one.clusterId))
   for (const service of services) {
     const kind = parts.kindOf(service.kind)
-    const refusal = await deployRefusal(kind, lacking, parts.missingTool, service.spec, asked.get(service.id)!)
+    const refusal = await deployRefusal(kind, place!, service.spec, asked.get(service.id)!)
     const error = kindRefusal(request.action, kind, service, asked.get(service.id)!)
     if (refusal !== null) refusals.set(service.id, refusal)
     else if (error !== null) throw error

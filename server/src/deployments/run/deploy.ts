@@ -6,28 +6,20 @@
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { withClaim } from '../../work/queue.ts'
-import { makeChart } from '../charts/make-chart.ts'
-import { asideEvents, type DeploymentAction, type Source } from '../deployments.ts'
-import { moduleName } from '../desired/modules.ts'
+import { driverOf } from '../artifacts/drivers.ts'
+import { rerouted } from '../compare/reroute.ts'
+import { isUpToDate } from '../compare/up-to-date.ts'
+import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { eventTask, isAlone, type TaskToRun, taskFor } from '../desired/tasks.ts'
 import { environmentNow } from '../desired/variables-now.ts'
-import {
-  aliasesOf,
-  desiredOf,
-  fingerprint,
-  freezeWorkload,
-  type SealedContent,
-  thawWorkload,
-} from '../desired/workload.ts'
-import { imageFor, type MadeImage, makeApp, makeImage } from '../images/make-image.ts'
+import { aliasesOf, desiredOf, fingerprint, freezeWorkload, ofImage, thawWorkload } from '../desired/workload.ts'
+import { imageFor } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
-import { type EffectiveVariables, kindOf } from '../parts.ts'
+import { kindOf } from '../parts.ts'
 import { enter, type ServiceRun } from '../progress/service-run.ts'
 import { fillNow } from '../release/external-secrets.ts'
 import { countAgain, freezeAgain, openOwn } from '../release/release-run.ts'
 import { freezeRelease, type Release } from '../release/releases.ts'
-import { rerouted } from '../release/reroute.ts'
-import { isUpToDate } from '../release/up-to-date.ts'
 import {
   endOwnTask,
   endRuns,
@@ -63,7 +55,7 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const fill = fillNow(run)
   const readVariables = (commitId?: string) =>
     environmentNow(parts, kind, claim.organizationId, service, { commitId, fill })
-  const { chart, app, ...made } = await makeVersion(run, wanted.source, readVariables)
+  const { sealed, hidden = [], ...made } = await driverOf(wanted.source).make(run, wanted.source, readVariables)
   const variables = await readVariables((made.commit as Commit | null)?.git_commit_id)
   for (const key of variables.leftOut ?? [])
     run.log.line('release', `${key} is skipped: its secret manager access no longer exists.`, 'error')
@@ -71,7 +63,11 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
   const ids = { ...ownIds(run), aliases: aliasesOf(service.name, service.id) }
   const frozen = freezeWorkload(ids, wanted.spec, wanted.source)
   if (task !== null && asideEvents.has(event))
-    return runAside(run, { workload: thawWorkload(frozen, made.image, variables), environment: variables }, task)
+    return runAside(
+      run,
+      { workload: ofImage(thawWorkload(frozen, made.image, variables)), environment: variables },
+      task,
+    )
   const release = await step('release', { deadlineMs: minute }, () =>
     freezeRelease(
       parts.database,
@@ -84,27 +80,10 @@ export const deploy = async (run: ServiceRun): Promise<void> => {
         workload: frozen,
         hash: fingerprint(parts.fingerprintKey, wanted.source, wanted.spec, variables),
       },
-      { ...variables, secretValues: secretsOf(variables, app), chart, app },
+      { ...variables, secretValues: [...variables.secretValues, ...hidden], ...sealed },
     ),
   )
   await start(run, release, task)
-}
-
-/** The texts that are masked in all messages about a release. */
-const secretsOf = ({ secretValues }: EffectiveVariables, app: SealedContent['app']): string[] =>
-  app?.login ? [...secretValues, app.login.password] : secretValues
-
-type ReadVariables = Parameters<typeof makeChart>[2]
-
-/** An image to run, a chart to install, an app for an Argo CD, or a module that is run in its present form. */
-const makeVersion = async (
-  run: ServiceRun,
-  source: Source,
-  readVariables: ReadVariables,
-): Promise<MadeImage & SealedContent> => {
-  if (source.from === 'chart') return makeChart(run, source, readVariables)
-  if (source.from === 'module') return { image: moduleName(source), commit: null, source: null }
-  return source.from === 'app' ? makeApp(run, source) : makeImage(run, source, readVariables)
 }
 
 const start = (run: ServiceRun, release: Release, task: TaskToRun | null): Promise<void> =>
@@ -142,7 +121,7 @@ const rollBack = async (run: ServiceRun, releaseId: string): Promise<void> => {
   await enter(run, 'working')
   const old = await openOwn(run, releaseId)
   if (old === null) throw new DeploymentError('release_missing', 'The release no longer exists.')
-  await checkVolumes(run, old.workload, { isOlder: true })
+  await checkVolumes(run, old.release.workload, { isOlder: true })
   await countAgain(run, old)
   const image = await imageFor(run, old)
   const release = await step('release', { deadlineMs: minute }, () => freezeAgain(run, old, image))

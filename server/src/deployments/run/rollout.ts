@@ -6,7 +6,7 @@ import { createMasker } from '../../builds/engine/log-mask.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { limitCode, usualLimits } from '../../limits/limits.ts'
 import { readPorts, refuseManyPorts } from '../../limits/port-room.ts'
-import type { Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
+import type { Artifact, Desired, Rollout, Workload } from '../../runtimes/runtime.ts'
 import { runningAs, stoppedAs } from '../desired/running.ts'
 import { isCancel } from '../progress/canceled.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
@@ -16,7 +16,7 @@ import { currentRelease, type Release } from '../release/releases.ts'
 import { abilityRefusal } from '../request/refusals.ts'
 import { takeInstances } from '../scaling/turns.ts'
 import { neverSleeps, noteProblem } from '../status/problems.ts'
-import { atScale, readScale } from '../status/scale.ts'
+import { atScale, readScale, scaleOf } from '../status/scale.ts'
 import { policyRefusal } from '../traffic/ingress-settings.ts'
 import { claimPorts, openedPorts, releaseUnusedPorts } from '../traffic/published-ports.ts'
 
@@ -64,24 +64,24 @@ export const converge = async (
   await run.cluster.runtime.converge(run.ref, desired, watched(run, serving), run.signal)
 }
 
-/** As many instances of a new version as its predecessor has, which may have to serve as much. */
-const scaledAs = async ({ parts, service }: ServiceRun, release: Release, workload: Workload): Promise<Workload> => {
-  const { scaling } = workload
+/** As many instances of a new version as the one has that it takes over from, which may have to serve as much. */
+const scaledAs = async ({ parts, service }: ServiceRun, release: Release, workload: Artifact): Promise<Artifact> => {
+  const { scaling, instances } = scaleOf(workload)
   if (scaling === undefined) return workload
   const { scale, releaseId } = await readScale(parts.database, service.id)
   if (service.desired !== 'RUNNING') return workload
   const current = releaseId === null ? null : await currentRelease(parts.database, service.id)
   if (scale !== null && (releaseId === release.id || current?.workload.revision === workload.revision))
     return atScale(workload, scale)
-  return { ...workload, instances: Math.min(scaling.max, Math.max(workload.instances, scale ?? 0)) }
+  return atScale(workload, Math.min(scaling.max, Math.max(instances, scale ?? 0)))
 }
 
-const tellScaling = ({ log }: ServiceRun, { scaling }: Workload): void => {
+const tellScaling = ({ log }: ServiceRun, { scaling }: Pick<Workload, 'scaling'>): void => {
   if (scaling?.min === 0 && !scaling.sleeps) log.line('start', neverSleeps)
 }
 
-/** Back to the former version: as far as is possible at once. */
-export const convergeBack = async (run: ServiceRun, before: Workload | null, signal: AbortSignal): Promise<void> => {
+/** Back to what was before: what can be had of it at once is enough. */
+export const convergeBack = async (run: ServiceRun, before: Artifact | null, signal: AbortSignal): Promise<void> => {
   await takeInstances(run, signal)
   const desired =
     before === null
@@ -91,8 +91,11 @@ export const convergeBack = async (run: ServiceRun, before: Workload | null, sig
   for (const message of refused) run.parts.log.warn({ serviceId: run.service.id }, message)
 }
 
-/** An older release may need ports that were released since. */
-const reservePorts = async ({ parts, claim, service, log }: ServiceRun, { ports }: Workload): Promise<void> => {
+/** An older release may come back to ports that were given up since. */
+const reservePorts = async (
+  { parts, claim, service, log }: ServiceRun,
+  { ports }: Pick<Workload, 'ports'>,
+): Promise<void> => {
   const wanted = openedPorts(ports).map(({ protocol, externalPort: port }) => ({ protocol, port }))
   if (wanted.length === 0) return
   const { organizationId } = claim
@@ -128,18 +131,20 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   const opened = await openOwn(run, release.id)
   if (opened === null) throw new Error(`release ${release.id} no longer exists`)
   const { environment } = opened
-  const lacking = abilityRefusal(run.cluster.runtime.abilities, opened.workload)
+  const frozen = opened.release.workload
+  const { artifact } = opened.workload
+  const lacking = abilityRefusal(run.cluster.runtime.abilities, { ...frozen, artifact })
   if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
-  const refusal = policyRefusal(opened.workload)
+  const refusal = policyRefusal(frozen.ingress, environment.env)
   if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
-  await reservePorts(run, opened.workload)
+  await reservePorts(run, frozen)
   const [record] = await Promise.all([writeRecord(run.parts, release), takeInstances(run)])
   const workload = { ...(await scaledAs(run, release, opened.workload)), ...record }
+  const scale = scaleOf(workload)
   const takesOver = async (): Promise<void> => {
-    const isIdle = workload.instances === 0 && workload.chart === undefined
-    await makeCurrent(run, release, isIdle ? 'STOPPED' : 'RUNNING', workload)
+    await makeCurrent(run, release, scale.instances === 0 ? 'STOPPED' : 'RUNNING', scale)
     await releaseUnusedPorts(run.parts.database, run.service.id)
   }
-  tellScaling(run, workload)
+  tellScaling(run, scale)
   await converge(run, runningAs(run, workload), takesOver).catch(scrub(environment.secretValues))
 }

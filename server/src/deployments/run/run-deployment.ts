@@ -3,6 +3,7 @@
  * in parallel; the first failure skips those that have not started. May begin again at any point: finished parts are
  * skipped.
  */
+import { artifactOf } from '../../clusters/artifact.ts'
 import { awaitShares } from '../../clusters/lease.ts'
 import { readClusterId } from '../../clusters/refs.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
@@ -123,7 +124,8 @@ const beginRun = async (
   const committed = service.currentRevision === claim.id
   const { clusterId } = service
   const cluster = await parts.clusters.of(clusterId)
-  const ref = { clusterId, environmentId: claim.environmentId, serviceId: service.id }
+  const { environmentId } = claim
+  const ref = { clusterId, environmentId, serviceId: service.id, artifact: artifactOf(service.kind) }
   return { parts, claim, service, cluster, ref, step, log, signal, committed, phase: 'working' }
 }
 

@@ -12,7 +12,7 @@ import { newWorld, revisions, settled, statusOf } from '../../../test/support/en
 import { until } from '../../../test/support/until.ts'
 import { learnCapacity } from '../../clusters/capacity.ts'
 import { newId } from '../../lib/ids.ts'
-import type { VolumeSizes } from '../request/volume-sizes.ts'
+import type { VolumeSizes } from '../desired/volume-sizes.ts'
 
 const open = async (limits: boolean, volumeSizes: VolumeSizes = 'auto') => {
   const world = await newWorld()

@@ -1,8 +1,8 @@
 /** Checks the sizes of a service's volumes before anything of a new version is created. */
 import { DeploymentError } from '../../lib/errors.ts'
 import type { Workload } from '../../runtimes/runtime.ts'
+import { changedSize, sizeNotes, sizeRefusal } from '../desired/volume-sizes.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
-import { changedSize, sizeNotes, sizeRefusal } from '../request/volume-sizes.ts'
 
 const deadlineMs = 60_000
 

@@ -8,12 +8,13 @@
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Running } from '../../runtimes/runtime.ts'
+import type { Running, Workload } from '../../runtimes/runtime.ts'
 import { runningAs } from '../desired/running.ts'
-import { findLost } from '../images/lost-image.ts'
+import { ofImage } from '../desired/workload.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { writeRecord } from '../release/record.ts'
 import { openRelease } from '../release/releases.ts'
+import { findLost } from '../request/lost-image.ts'
 import { atScale } from '../status/scale.ts'
 import { type ScaledService, showWaking, writeScale } from './rows.ts'
 
@@ -28,7 +29,7 @@ const converge = async (
   { database, log }: DeploymentParts,
   { runtime }: Cluster,
   service: ScaledService,
-  desired: Running,
+  desired: Running<Workload>,
   signal: AbortSignal,
 ): Promise<void> => {
   const next = desired.workload.instances
@@ -47,7 +48,7 @@ const undo = async (
   { database, clock }: DeploymentParts,
   { runtime }: Cluster,
   service: ScaledService,
-  desired: Running,
+  desired: Running<Workload>,
   error: DeploymentError,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -78,7 +79,7 @@ export const resize = async (
   const desired = runningAs(
     { parts, service: { id: service.serviceId } },
     {
-      ...opened.workload,
+      ...ofImage(opened.workload),
       ...(next > service.scale ? await writeRecord(parts, opened.release) : {}),
       scaling: service.scaling,
       instances: next,

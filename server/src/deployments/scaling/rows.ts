@@ -14,6 +14,8 @@ export interface WakeError extends Problem {
 export interface ScaledService {
   serviceId: string
   environmentId: string
+  /** Nothing else scales. */
+  artifact: 'image'
   organizationId: string
   kind: Kind
   name: string
@@ -40,7 +42,7 @@ const busySql = `exists (select from deployment_service w join deployment d on d
   where w.service_id = s.service_id and w.converging and w.finished_at is null and d.state = 'RUNNING')`
 
 const scaledSql = `select s.service_id as "serviceId", s.environment_id as "environmentId",
-    s.organization_id as "organizationId", s.kind, n.name, e.parent_id as "projectId",
+    'image' as artifact, s.organization_id as "organizationId", s.kind, n.name, e.parent_id as "projectId",
     s.current_release_id as "releaseId", coalesce(r.workload ->> 'revision', r.deployment_id::text) as revision,
     s.scaling, s.scale, extract(epoch from clock_timestamp() - s.scaled_at)::float8 * 1000 as "forMs",
     (r.workload ->> 'cpuMillicores')::float8 as "cpuMillicores", (r.workload ->> 'memoryMb')::float8 as "memoryMb",

@@ -1,6 +1,7 @@
 /** How many instances of the deployed version there are to be now. */
-import type { Workload } from '../../runtimes/runtime.ts'
+import type { Artifact, Workload } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
+import type { FrozenWorkload } from '../desired/workload.ts'
 
 /** How many instances of the running version there should be; null: the number in its release. */
 export const readScale = async (
@@ -14,6 +15,10 @@ export const readScale = async (
   return row ?? { scale: null, releaseId: null }
 }
 
-/** With the present target number of instances. */
-export const atScale = <Of extends Pick<Workload, 'instances' | 'scaling'>>(workload: Of, scale: number | null): Of =>
-  scale === null || workload.scaling === undefined ? workload : { ...workload, instances: scale }
+/** The desired number of instances and their scaling; a chart or an app counts as one. */
+export const scaleOf = (of: Artifact | FrozenWorkload): Pick<Workload, 'instances' | 'scaling'> =>
+  'instances' in of ? of : { instances: 1 }
+
+/** With as many instances as there are to be now. */
+export const atScale = <Of extends Artifact | FrozenWorkload>(workload: Of, scale: number | null): Of =>
+  scale === null || scaleOf(workload).scaling === undefined ? workload : { ...workload, instances: scale }

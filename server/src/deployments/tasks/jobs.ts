@@ -4,6 +4,7 @@ import { withClaim } from '../../work/queue.ts'
 import { cancelRuns, setSchedules } from '../../work/schedule.ts'
 import type { Source, Tasks } from '../deployments.ts'
 import { clocksOf, type TaskToRun, taskFor, tasksIn } from '../desired/tasks.ts'
+import { ofImage } from '../desired/workload.ts'
 import { ensureReleaseImage } from '../images/make-image.ts'
 import { kindOf } from '../parts.ts'
 import { isCancel } from '../progress/canceled.ts'
@@ -47,8 +48,8 @@ const claimOf = (run: ServiceRun): TaskClaim => {
 /** `from`: the source of the release; without one, that of the present configuration. */
 const execute = async (run: ServiceRun, what: Runnable & { from?: Source }, task: TaskToRun): Promise<void> => {
   const claim = claimOf(run)
-  const source = what.from ?? moduleSourceOf(run)
-  if (source?.from === 'module') await runModule(run, claim, what, task, source)
+  const source = moduleSourceOf(run, what.from)
+  if (source !== null) await runModule(run, claim, what, task, source)
   else await runTask(claim, what, task)
   // All its outputs are saved; leftovers are swept later.
   await claim.cluster.runtime.endTask({ ...claim.ref, taskId: claim.taskId }, run.signal).catch(() => {})
@@ -57,7 +58,12 @@ const execute = async (run: ServiceRun, what: Runnable & { from?: Source }, task
 
 const runnable = (opened: OpenedRelease): Runnable & { from?: Source } => {
   const { id, workload } = opened.release
-  return { ...opened, releaseId: id, ...(workload.from === undefined ? {} : { from: workload.from }) }
+  return {
+    ...opened,
+    workload: ofImage(opened.workload),
+    releaseId: id,
+    ...(workload.from === undefined ? {} : { from: workload.from }),
+  }
 }
 
 /** Releases the state that the runs of a service pass on, without a run. */

@@ -10,7 +10,7 @@ import { isRefusedLogin, type Login, openLogin } from '../../clusters/provider-l
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
 import { withClaim } from '../../work/queue.ts'
-import type { Output, TaskEvent, TaskSpec } from '../deployments.ts'
+import type { Output, Source, TaskEvent, TaskSpec } from '../deployments.ts'
 import type { ModuleSource } from '../desired/modules.ts'
 import type { TaskToRun } from '../desired/tasks.ts'
 import { kindOf } from '../parts.ts'
@@ -29,11 +29,14 @@ import { type Runnable, runTask, type TaskClaim } from './run.ts'
 
 const minute = 60_000
 
-/** The present configuration of a service that a module makes. */
-export const moduleSourceOf = ({ parts, service }: ServiceRun): ModuleSource | null => {
-  const source = kindOf(parts, service.kind).source(service.spec)
-  return source.from === 'module' ? source : null
-}
+/**
+ * What a module makes a service of; null for one that no module makes. `source`: of its release; without one, as it is
+ * configured now.
+ */
+export const moduleSourceOf = (
+  { parts, service }: ServiceRun,
+  source: Source = kindOf(parts, service.kind).source(service.spec),
+): ModuleSource | null => (source.from === 'module' ? source : null)
 
 /** Where the tasks of a service run; those of a module have a network of their own, separate from the environment's. */
 export const placeOfTasks = (run: ServiceRun): { cluster: Cluster; ref: ServiceRef } => {

@@ -6,7 +6,7 @@
 import type { Cluster, ServiceRef } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { Secret } from '../../lib/secret.ts'
-import type { Once, Task, TaskEnd } from '../../runtimes/runtime.ts'
+import type { Once, Task, TaskEnd, Workload } from '../../runtimes/runtime.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Output, TaskEvent } from '../deployments.ts'
 import type { TaskToRun } from '../desired/tasks.ts'
@@ -42,8 +42,8 @@ export interface TaskClaim {
   ended?(exitCode: number): void
 }
 
-/** A release, or a would-be one. */
-export type Runnable = Pick<OpenedRelease, 'workload' | 'environment'> & { releaseId: string | null }
+/** A release, or what would be one. */
+export type Runnable = Pick<OpenedRelease, 'environment'> & { workload: Workload; releaseId: string | null }
 
 /** Events that change something, whose outputs are for other services. */
 const tellsOutputs: ReadonlySet<TaskEvent> = new Set(['START', 'STOP', 'CRON'])

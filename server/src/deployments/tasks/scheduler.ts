@@ -8,6 +8,7 @@ import { holdLease, LeaseLost, leaseMs, releaseLeases } from '../../work/lease.t
 import { claimRun, finishRun, nextDue, prolongRuns, type RunClaim, runLeases } from '../../work/schedule.ts'
 import { createWorker, type Held, type Worker } from '../../work/worker.ts'
 import { isAlone } from '../desired/tasks.ts'
+import { ofImage } from '../desired/workload.ts'
 import { ensureImage, pullDeadlineMs } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { attempt } from '../progress/steps.ts'
@@ -95,7 +96,8 @@ const runDue = async (
   await claim.step('pull', { deadlineMs: pullDeadlineMs }, (signal) =>
     ensureImage(parts, claim.cluster, opened.release, () => {}, signal),
   )
-  await runTask(claim, { ...opened, releaseId: opened.release.id }, { name, spec, event: 'CRON' })
+  const workload = ofImage(opened.workload)
+  await runTask(claim, { ...opened, workload, releaseId: opened.release.id }, { name, spec, event: 'CRON' })
 }
 
 const execute = async (parts: DeploymentParts, execution: Execution): Promise<void> => {

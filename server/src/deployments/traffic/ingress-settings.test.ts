@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Secret } from '../../lib/secret.ts'
 import { checkPolicy } from '../../router/policy.ts'
 import { ingressDefaults, ingressSettingsIn, policyOf, policyRefusal, wrongSetting } from './ingress-settings.ts'
 
@@ -76,7 +75,7 @@ test('lists on several lines are taken as on one', () => {
 
 test('a variable that is missing or has no hashed passwords fails a deployment, and admits no user', () => {
   const ingress = { [net('basic_auth_env_var')]: 'LOGINS' }
-  const refusal = (env: Record<string, string>) => policyRefusal({ ingress, env: new Secret(env) })
+  const refusal = (env: Record<string, string>) => policyRefusal(ingress, env)
   assert.match(refusal({})!, /^The service has no variable LOGINS, /)
   for (const text of [
     '',
@@ -123,9 +122,6 @@ test('values that the router cannot act on are reported, and never remove a list
     assert.equal(wrongSetting({ [`network.gateway_api.${name}`]: value })?.key, `network.gateway_api.${name}`)
   assert.equal(wrongSetting(ingressDefaults), null)
   const ingress = { [net('whitelist_source_range')]: 'office' }
-  assert.match(
-    policyRefusal({ ingress, env: new Secret({}) })!,
-    /^The advanced setting network\.ingress\.whitelist_source_range must be /,
-  )
+  assert.match(policyRefusal(ingress, {})!, /^The advanced setting network\.ingress\.whitelist_source_range must be /)
   assert.notEqual(checkPolicy(policyOf(ingress, {})), null)
 })

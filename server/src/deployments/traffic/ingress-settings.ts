@@ -9,7 +9,6 @@ import { parseUsers } from '../../router/access/htpasswd.ts'
 import { retryTriggers } from '../../router/http/retries.ts'
 import { isHeaderName, type Policy } from '../../router/policy.ts'
 import { isSource, listed } from '../../router/sources.ts'
-import type { Workload } from '../../runtimes/runtime.ts'
 
 export type IngressSettings = Readonly<Record<string, unknown>>
 
@@ -144,12 +143,15 @@ const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, st
 /** Whether the policy needs the service's variables. */
 export const needsUsers = (settings: IngressSettings): boolean => (settings[basicAuthKey] ?? '') !== ''
 
-/** Why requests cannot be treated as a version requires, as a sentence: then it must not be reachable. */
-export const policyRefusal = ({ ingress: settings, env }: Pick<Workload, 'ingress' | 'env'>): string | null => {
+/** Why requests cannot be treated as a version asks, as a sentence: it must not be reachable otherwise. */
+export const policyRefusal = (
+  settings: IngressSettings | undefined,
+  env: Readonly<Record<string, string>>,
+): string | null => {
   if (settings === undefined) return null
   const wrong = wrongSetting(settings)
   if (wrong !== null) return `The advanced setting ${wrong.key} ${wrong.why}.`
-  return usersRefusal(settings, env.reveal())
+  return usersRefusal(settings, env)
 }
 
 const milliseconds = (value: unknown): number | undefined => (typeof value === 'number' ? 1000 * value : undefined)

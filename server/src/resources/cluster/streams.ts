@@ -11,6 +11,7 @@ import { mayReadAt, rightsOf } from '../../api/operations/access.ts'
 import { type Context, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid } from '../../api/operations/schema.ts'
 import type { Parts } from '../../api/parts.ts'
+import { artifactOf } from '../../clusters/artifact.ts'
 import type { Cluster } from '../../clusters/clusters.ts'
 import { explainCluster } from '../../clusters/explain.ts'
 import type { ClusterNode } from '../../runtimes/kubernetes/nodes.ts'
@@ -31,6 +32,7 @@ const nodeName = 'docker-engine'
 
 interface Service {
   id: string
+  kind: string
   name: string
   environmentId: string
   environmentName: string
@@ -57,7 +59,7 @@ interface Metrics {
   nodes: ClusterNode[] | null
 }
 
-const servicesSql = `select s.service_id as id, n.name, e.id as "environmentId", e.name as "environmentName",
+const servicesSql = `select s.service_id as id, s.kind, n.name, e.id as "environmentId", e.name as "environmentName",
     p.id as "projectId", p.name as "projectName", e.spec ->> 'mode' as mode
   from service_state s join node n on n.id = s.service_id join node e on e.id = s.environment_id
     join node p on p.id = e.parent_id
@@ -68,7 +70,10 @@ const problemOf = async (cluster: Cluster): Promise<string | null> => (await eng
 const readPods = async ({ runtime }: Cluster, services: readonly Service[]): Promise<Pod[]> => {
   if (services.length === 0) return []
   const byId = new Map(services.map((service) => [service.id, service]))
-  const keys = services.map(({ id, environmentId }) => ({ serviceId: id, environmentId }))
+  const keys = services.map(({ id, kind, environmentId }) => ({
+    ...{ serviceId: id, environmentId },
+    artifact: artifactOf(kind),
+  }))
   const instances = await runtime.observe(keys)
   const usage = await runtime.usage(instances, AbortSignal.timeout(engineMs))
   return instances.flatMap((instance) => {

@@ -158,7 +158,8 @@ const workloadOf = async ({ environmentId, id }: Scene) => {
   const seen = await api.runtime.observe([{ environmentId, serviceId: id }])
   const { openRelease } = await import('../../deployments/release/releases.ts')
   const opened = await openRelease(api.database, api.parts.sealer, release[0]!.current)
-  return { env: opened!.workload.env.reveal(), files: opened!.workload.files.reveal(), revision: seen[0]?.revision }
+  const { env, files } = opened!.environment
+  return { env, files, revision: seen[0]?.revision }
 }
 
 const stateOf = async ({ id }: Scene): Promise<string> =>

@@ -10,8 +10,9 @@
 import { apiRouteId, type Router } from '../../router/router.ts'
 import { areEqual, routeWhatCan } from '../../router/routes.ts'
 import type { Ingress, Publication, Published } from '../ingress.ts'
+import { createConverge, stopsFirst } from '../rollout.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
-import { createConverge, stopsFirst } from './converge.ts'
+import { createDriver } from './converge.ts'
 import type { Instances } from './instances.ts'
 import { createLedBook, type LedBook } from './led.ts'
 import { createResize } from './resize.ts'
@@ -77,8 +78,9 @@ export const createBlueGreen = (
   parts: BlueGreenParts,
 ): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {
   const led = createLedBook(parts)
+  const driver = createDriver(parts, led)
   return {
-    converge: createConverge(parts, led),
+    converge: createConverge({ of: () => driver, ending: () => [driver] }),
     resize: createResize(parts, led),
     stopsFirst,
     ingress: createIngress(parts, led),

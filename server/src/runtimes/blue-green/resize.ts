@@ -1,8 +1,8 @@
 /** Changes the number of instances of the version that serves. See `Runtime.resize`. */
 import { routeWhatCan } from '../../router/routes.ts'
+import { stopsFirst, unwatched } from '../rollout.ts'
 import { isDown, type Runtime } from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'
-import { stopsFirst, unwatched } from './converge.ts'
 import type { LedBook } from './led.ts'
 import { publicationOf, routesOf } from './routes.ts'
 import { createTraffic } from './traffic.ts'

@@ -220,6 +220,7 @@ const portBindings = (workload: Workload, place: InstancePlace) =>
  */
 export const configHash = (workload: Workload, ownerId: string): string => {
   const {
+    artifact: _a,
     instances: _,
     scaling: _c,
     readiness: _r,

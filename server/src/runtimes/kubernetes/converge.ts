@@ -1,38 +1,37 @@
-/** From the cluster's present objects of a service to the desired state, in order. See `Runtime.converge`. */
+/** Instances that a cluster's own controllers start and end: from what it has of a service to what there is to be. */
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Converged, Desired, Progress, Rollout, Running, Runtime, ServiceKey, Workload } from '../runtime.ts'
+import { type Driver, minute, type Part, type Parts, reportStopFirst, stopsFirst } from '../rollout.ts'
+import type { Converged, Progress, Rollout, Running, Runtime, Workload } from '../runtime.ts'
 import { readyWithinMs } from '../runtime.ts'
 import type { KubernetesIngress } from './ingress.ts'
 import { type Manifest, namespaceOf } from './manifests/describe.ts'
 import { createServiceObjects, ofVersions, type ServiceObjectsParts } from './service-objects.ts'
-import { unwatched } from './unwatched.ts'
 
 export interface ConvergeParts extends ServiceObjectsParts {
   ingress: KubernetesIngress
   ready(workload: Workload, progress: Progress, signal: AbortSignal): Promise<void>
 }
 
-type Stopped = Extract<Desired, { state: 'stopped' }>
-
-const minute = 60_000
-/** For an API server that is down, or being upgraded, at any step. */
+/** For which the API server may be away, or be upgraded, at any step. */
 const awayMs = 2 * minute
 const startDeadlineMs = awayMs + 3 * minute
 const stepDeadlineMs = awayMs + minute
 
-export const stopsFirst: Runtime['stopsFirst'] = ({ volumes, recreate }) => volumes.length > 0 || recreate === true
-
-/** It may take minutes, or never be assigned: the service serves meanwhile. */
+/** It may take minutes, or never come: the service serves meanwhile. */
 const pendingBalancer = (protocol: string, port: number): string =>
   `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service show the address once there is one.`
 
-const nothing: Converged = { instances: [], refused: [] }
-
-export const createConverge = ({ objects, ingress, images, ready, clock }: ConvergeParts) => {
+export const createDriver = ({
+  objects,
+  ingress,
+  images,
+  ready,
+  clock,
+}: ConvergeParts): Driver<Workload> & Pick<Runtime, 'resize'> => {
   const { instancesOf, sweep, end, describe, applyAll, hasOther, changesKind, othersLeave, othersGone, removeRest } =
     createServiceObjects({ objects, images, clock })
 
-  const publish = async ({ workload, exposure }: Running): Promise<readonly string[]> =>
+  const publish = async ({ workload, exposure }: Running<Workload>): Promise<readonly string[]> =>
     ingress.publish({ service: workload, revision: workload.revision, exposure: await exposure() })
 
   const tellLed = async ({ exposure }: Running, { report }: Rollout): Promise<void> => {
@@ -46,84 +45,61 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     }
   }
 
-  const stopOld = async (workload: Workload, rollout: Rollout): Promise<void> => {
-    const { stopGraceMs, recreate } = workload
-    const why = recreate === true ? 'The update strategy is Recreate' : 'The service has volumes'
-    await rollout.step('stop-first', stepDeadlineMs + stopGraceMs, async (signal) => {
-      if (!(await hasOther(workload, signal)) && !(await changesKind(workload, signal))) return
-      rollout.report('start', `${why}: stopping the running version before the new one starts.`)
-      await end(workload, stopGraceMs, signal)
-    })
-  }
-
-  const rollOut = async (desired: Running, rollout: Rollout): Promise<Converged> => {
+  const rollOut: Driver<Workload>['rollOut'] = (desired, rollout) => {
     const { workload } = desired
+    const { stopGraceMs } = workload
     let manifests: Manifest[] = []
-    if (stopsFirst(workload)) await stopOld(workload, rollout)
-    await rollout.step('start', startDeadlineMs, async (signal) => {
-      manifests = await describe(workload)
-      await objects.prepare(workload, signal)
-      if (!stopsFirst(workload) && (await changesKind(workload, signal)))
-        await end(workload, workload.stopGraceMs, signal)
-      await applyAll(manifests, signal)
-    })
-    await rollout.step('ready', readyWithinMs(workload) + stepDeadlineMs, (signal) =>
-      ready(workload, (text, level) => rollout.report('ready', text, level), signal),
-    )
-    await rollout.step('switch', stepDeadlineMs, async (signal) => {
-      const [refused] = await publish(desired)
-      if (refused !== undefined) throw new DeploymentError('ingress_refused', refused)
-      await othersLeave(workload, signal)
-      await rollout.serving()
-      await tellLed(desired, rollout)
-    })
-    // Kubernetes ends the old ones as the new ones become ready.
-    await rollout.step('drain', stepDeadlineMs + workload.stopGraceMs, (signal) =>
-      othersGone(workload, signal).then(() => {}),
-    )
-    await rollout.step('retire', stepDeadlineMs, (signal) => sweep(workload, ofVersions, manifests, signal))
-    return { instances: await instancesOf(workload), refused: [] }
+    const stopFirst: Part = {
+      deadlineMs: stepDeadlineMs + stopGraceMs,
+      async work(signal) {
+        if (!(await hasOther(workload, signal)) && !(await changesKind(workload, signal))) return
+        reportStopFirst(workload, rollout)
+        await end(workload, stopGraceMs, signal)
+      },
+    }
+    const parts: Parts = {
+      ...(stopsFirst(workload) ? { 'stop-first': stopFirst } : {}),
+      start: {
+        deadlineMs: startDeadlineMs,
+        async work(signal) {
+          manifests = await describe(workload)
+          await objects.prepare(workload, signal)
+          if (!stopsFirst(workload) && (await changesKind(workload, signal))) await end(workload, stopGraceMs, signal)
+          await applyAll(manifests, signal)
+        },
+      },
+      ready: {
+        deadlineMs: readyWithinMs(workload) + stepDeadlineMs,
+        work: (signal) => ready(workload, (text, level) => rollout.report('ready', text, level), signal),
+      },
+      switch: {
+        deadlineMs: stepDeadlineMs,
+        async work(signal) {
+          const [refused] = await publish(desired)
+          if (refused !== undefined) throw new DeploymentError('ingress_refused', refused)
+          await othersLeave(workload, signal)
+          await rollout.serving()
+          await tellLed(desired, rollout)
+        },
+      },
+      // Kubernetes ends the old ones as the new ones become ready.
+      drain: { deadlineMs: stepDeadlineMs + stopGraceMs, work: (signal) => othersGone(workload, signal) },
+      retire: { deadlineMs: stepDeadlineMs, work: (signal) => sweep(workload, ofVersions, manifests, signal) },
+    }
+    return { parts, instances: () => instancesOf(workload) }
   }
 
-  /** The version that serves already: missing instances are started, as Kubernetes goes back from another version. */
-  const restore = async (desired: Running, signal: AbortSignal): Promise<Converged> => {
+  /** Kubernetes goes back from another version by itself. */
+  const restore = async (desired: Running<Workload>, signal: AbortSignal): Promise<Converged> => {
     const { workload } = desired
     const manifests = await describe(workload)
     await objects.prepare(workload, signal)
-    if (await changesKind(workload, signal)) await end(workload, workload.stopGraceMs, signal)
-    else if (stopsFirst(workload) && (await hasOther(workload, signal)))
+    if ((await changesKind(workload, signal)) || (stopsFirst(workload) && (await hasOther(workload, signal))))
       await end(workload, workload.stopGraceMs, signal)
     await applyAll(manifests, signal)
     const refused = await publish(desired)
     await sweep(workload, ofVersions, manifests, signal)
     return { instances: await instancesOf(workload, signal), refused }
-  }
-
-  const stop = async (service: ServiceKey, { exposure, graceMs }: Stopped, rollout: Rollout): Promise<Converged> => {
-    await rollout.step('switch', stepDeadlineMs, async () => {
-      const namespace = namespaceOf(service.environmentId)
-      const isThere = (await objects.get('Namespace', '', namespace)) !== null
-      if (isThere) await ingress.publish({ service, revision: null, exposure: await exposure() })
-    })
-    await rollout.step('retire', stepDeadlineMs + graceMs, (signal) => end(service, graceMs, signal))
-    return nothing
-  }
-
-  const makeAbsent = async (service: ServiceKey, graceMs: number, rollout: Rollout): Promise<Converged> => {
-    await rollout.step('switch', stepDeadlineMs, (signal) => ingress.close(service, signal))
-    await rollout.step('retire', stepDeadlineMs + graceMs, async (signal) => {
-      await end(service, graceMs, signal)
-      await removeRest(service, signal)
-    })
-    return nothing
-  }
-
-  const converge: Runtime['converge'] = async (service, desired, rollout, signal) => {
-    signal.throwIfAborted()
-    if (desired.state === 'running') return rollout === null ? restore(desired, signal) : rollOut(desired, rollout)
-    const steps = rollout ?? unwatched(signal)
-    if (desired.state === 'absent') return makeAbsent(service, desired.graceMs, steps)
-    return stop(service, desired, steps)
   }
 
   const resize: Runtime['resize'] = async (_service, desired, serving, signal) => {
@@ -138,5 +114,24 @@ export const createConverge = ({ objects, ingress, images, ready, clock }: Conve
     return { instances: await instancesOf(workload, signal), refused }
   }
 
-  return { converge, resize }
+  const endAll: Driver['end'] = (service, desired) => ({
+    switch: {
+      deadlineMs: stepDeadlineMs,
+      async work(signal) {
+        if (desired.state === 'absent') return ingress.close(service, signal)
+        const namespace = namespaceOf(service.environmentId)
+        const isThere = (await objects.get('Namespace', '', namespace)) !== null
+        if (isThere) await ingress.publish({ service, revision: null, exposure: await desired.exposure() })
+      },
+    },
+    retire: {
+      deadlineMs: stepDeadlineMs + desired.graceMs,
+      async work(signal) {
+        await end(service, desired.graceMs, signal)
+        if (desired.state === 'absent') await removeRest(service, signal)
+      },
+    },
+  })
+
+  return { rollOut, restore, end: endAll, resize }
 }

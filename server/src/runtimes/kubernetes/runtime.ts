@@ -15,13 +15,16 @@ import type { KubernetesApi } from '../../lib/kubernetes/kubernetes-api.ts'
 import type { Outbound } from '../../lib/net/outbound.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Owned } from '../owned.ts'
-import type { Ability, Instance, Runtime, ServiceKey } from '../runtime.ts'
-import { withApps } from './argocd/apps.ts'
-import { createConverge, stopsFirst } from './converge.ts'
+import { createConverge, type Driver, stopsFirst } from '../rollout.ts'
+import type { Ability, ArtifactKind, Instance, Runtime, ServiceKey } from '../runtime.ts'
+import { createApps } from './argocd/apps.ts'
+import { watchApps } from './argocd/watch-apps.ts'
+import { createDriver } from './converge.ts'
 import { watchEvents } from './events.ts'
 import { untilGone } from './follow.ts'
-import { withCharts } from './helm/charts.ts'
+import { createCharts, withRevisions } from './helm/charts.ts'
 import { createHelm } from './helm/helm.ts'
+import { createLeads } from './helm/routed-hosts.ts'
 import type { HelmTool } from './helm/tool.ts'
 import { createImages } from './images.ts'
 import { createIngress } from './ingress.ts'
@@ -42,7 +45,7 @@ import { isTask, type Pod, toInstances } from './pods.ts'
 import { createReady } from './ready.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage, createUsageProblem } from './usage.ts'
-import { holdsVolumes, ownedVolume, sizeOf } from './volumes.ts'
+import { holdsVolumes, ownedVolume, readChartVolumes, sizeOf } from './volumes.ts'
 
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
   api: KubernetesApi
@@ -80,7 +83,7 @@ const canPause = (version: string): boolean => {
   return Number(major) > 1 || (Number(major) === 1 && Number(minor) >= 30)
 }
 
-const observe = async (objects: Objects, services?: readonly ServiceKey[]) => {
+const observePods = async (objects: Objects, services?: readonly ServiceKey[]) => {
   if (services?.length === 0) return []
   const [one] = services ?? []
   const wanted = services?.length === 1 ? instanceSelector(one!) : { [labels.role]: 'instance' }
@@ -148,9 +151,13 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
   await untilGone(objects, clock, 'Namespace', { [labels.environment]: environmentId }, undefined, signal)
 }
 
+const noCharts = (): never => {
+  throw new DeploymentError('cluster_unable', 'The cluster cannot install charts.')
+}
+
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
   const { api, ownerId, version, runAs = null, ingress: doors = {}, storageClass = null } = parts
-  const { outbound, registryLogins } = parts
+  const { outbound, registryLogins, argoNamespace = 'argocd' } = parts
   const { clock = systemClock } = parts
   const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs, ingress: doors, storageClass })
   const images = createImages({ outbound, registryLogins })
@@ -158,9 +165,41 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   const logs = createPodLogs(objects, clock)
   const ready = createReady({ objects, logs, clock })
   const tasks = createTasks({ objects, images, logs, clock })
-  const runtime: Runtime = {
-    ...createConverge({ objects, ingress, images, ready, clock }),
-    abilities: new Set([...ownAbilities, ...ingressAbilities({ ingress: doors })]),
+
+  const observe: Runtime['observe'] = async (services) => {
+    const mayBeApps = services?.filter(({ artifact = 'app' }) => artifact === 'app')
+    const found = await Promise.all([observePods(objects, services), apps.observe(mayBeApps)])
+    return charts === undefined ? found.flat() : withRevisions(objects, found.flat(), services)
+  }
+  const { resize, ...containers } = createDriver({ objects, ingress, images, ready, clock })
+  const apps = createApps({ objects, clock, argoNamespace, observe })
+  const charts =
+    parts.charts &&
+    createCharts({
+      ...{ objects, clock, observe, access: parts.charts.access },
+      helm: createHelm(parts.charts.tool, outbound.checkMachine),
+    })
+  const drivers: Record<ArtifactKind, Driver | undefined> = { chart: charts, app: apps, image: containers }
+  const ofCharts = charts && {
+    planChart: charts.plan,
+    ingress: { ...ingress, leads: createLeads(objects) },
+  }
+  return {
+    converge: createConverge({
+      of: (artifact) => drivers[artifact] ?? noCharts(),
+      // Pods and what belongs to executions are there of each, and end last.
+      ending: (artifact) =>
+        [...new Set<ArtifactKind>(artifact === undefined ? ['chart', 'app', 'image'] : [artifact, 'image'])].flatMap(
+          (each) => drivers[each] ?? [],
+        ),
+    }),
+    resize,
+    abilities: new Set([
+      ...ownAbilities,
+      ...ingressAbilities({ ingress: doors }),
+      'apps',
+      ...(charts === undefined ? [] : (['charts'] as const)),
+    ]),
     scalesItself: true,
     rollsItself: true,
     growsVolumes: true,
@@ -178,11 +217,11 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
       return new Map(found.filter(([id]) => wanted.has(id)))
     },
     removeEnvironment: (environmentId, signal) => removeNamespace(objects, clock, environmentId, signal),
-    observe: (services) => observe(objects, services),
+    observe,
     usage: createUsage(objects),
     usageProblem: createUsageProblem(objects),
-    watch: (signal) => watchEvents(objects, clock, signal),
-    // The cluster's own machines check their pods.
+    watch: (signal) => watchApps((own) => watchEvents(objects, clock, own), { objects, clock, argoNamespace }, signal),
+    // The cluster's own machines look after what runs on them.
     async keepAlive(signal) {
       if (!signal.aborted) await once(signal, 'abort')
     },
@@ -190,11 +229,19 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     run: tasks.run,
     stopTask: tasks.stop,
     endTask: tasks.end,
-    owned: () => readOwned(objects),
+    async owned() {
+      const [own, ofApps] = await Promise.all([readOwned(objects), apps.observe()])
+      const found = { ...own, instances: [...own.instances, ...ofApps] }
+      if (charts === undefined) return found
+      const [instances, volumes] = await Promise.all([
+        withRevisions(objects, found.instances),
+        readChartVolumes(objects, found.environments),
+      ])
+      return { ...found, instances, volumes: [...found.volumes, ...volumes] }
+    },
     records: (services) => readRecords(objects, services),
+    appRefusal: apps.refusal,
+    readApp: apps.read,
+    ...ofCharts,
   }
-  const withAll = withApps(runtime, { objects, clock, argoNamespace: parts.argoNamespace ?? 'argocd' })
-  if (parts.charts === undefined) return withAll
-  const { tool, access } = parts.charts
-  return withCharts(withAll, { objects, access, helm: createHelm(tool, outbound.checkMachine), clock })
 }

@@ -7,10 +7,12 @@ export const createMemoryRuntime = (
   cluster: Pick<MemoryCluster, 'access'>,
   ownerId: string,
   registryLogins: KubernetesRuntimeParts['registryLogins'] = async () => [],
+  charts?: KubernetesRuntimeParts['charts'],
 ) => {
-  const api = createKubernetesApi(cluster.access(), async () => ({ address: '127.0.0.1' }))
+  const loopback = async () => ({ address: '127.0.0.1' })
+  const api = createKubernetesApi(cluster.access(), loopback)
   return createKubernetesRuntime({
-    ...{ api, ownerId, registryLogins, version: 'v1.33.1', outbound: undefined as never },
+    ...{ api, ownerId, registryLogins, charts, version: 'v1.33.1', outbound: { checkMachine: loopback } as never },
     ping: async () => {},
     capacity: () => Promise.reject(new Error('not asked')),
     close: api.close,

@@ -118,6 +118,7 @@ export const signal = (): AbortSignal => AbortSignal.timeout(60_000)
 export const ignore = (): void => {}
 
 export const createWorkload = (program: Program, over: Partial<Workload> = {}): Workload => ({
+  artifact: 'image',
   organizationId: newId(),
   projectId: newId(),
   environmentId: newId(),
@@ -195,7 +196,7 @@ export interface Suite extends Required<Pick<Subject, 'declared' | 'visit' | 'st
 
 export const nowhere: Exposure = { hosts: [], ports: [] }
 
-export const runningAs = (workload: Workload, exposure: Exposure = nowhere): Running => ({
+export const runningAs = (workload: Workload, exposure: Exposure = nowhere): Running<Workload> => ({
   state: 'running',
   workload,
   exposure: async () => exposure,

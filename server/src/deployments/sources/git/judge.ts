@@ -4,6 +4,7 @@
  */
 import type { Builder, Commit, GitSource } from '../../../builds/builder.ts'
 import { DeploymentError } from '../../../lib/errors.ts'
+import { driverOf } from '../../artifacts/drivers.ts'
 import type { ServiceRequest } from '../../deployments.ts'
 import { type DeploymentParts, kindOf } from '../../parts.ts'
 import type { Follower } from './rows.ts'
@@ -118,7 +119,7 @@ export const createJudge = (
   }
   const filter = async (follower: Follower): Promise<string | null> => {
     const kept = kindOf(parts, follower.kind).source(follower.spec)
-    const filters = filtersIn(follower.spec, kept.from === 'git' ? kept.rootPath : '/')
+    const filters = filtersIn(follower.spec, driverOf(kept).folder?.(kept) ?? '/')
     return hasFilters(filters) ? refusalOf(filters, await changesFrom(follower.seen)) : null
   }
   return async (follower: Follower): Promise<Judgement> => {

@@ -90,6 +90,7 @@ const imageOf = (run: Run, module: ClusterModule): Promise<string> => {
 const workloadOf = (run: Run, image: string, { env }: Login, files: { path: string; content: string }[]): Workload => {
   const { id, organizationId } = run.claim
   return {
+    artifact: 'image',
     ...{ organizationId, projectId: id, environmentId: id, serviceId: id, revision: run.claim.runId, aliases: [] },
     ...{ image, entrypoint: null, arguments: null, cpuMillicores: 1000, memoryMb: 1024, instances: 0 },
     ...{ ports: [], volumes: [], readiness: null, liveness: null, readyTimeoutMs: 0 },

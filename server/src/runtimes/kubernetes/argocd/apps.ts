@@ -1,6 +1,6 @@
 /**
- * Services that are apps of the cluster's Argo CD, in a runtime: each is an Application that we own, at the commit of
- * its release, with one instance for the whole app.
+ * Services that are apps of the cluster's Argo CD: each is an Application that we own, at the commit of its release, and
+ * one instance that stands for it.
  *
  * Promises: an app reaches nothing but the namespace of its environment, is read with no login but its own, replaces
  * no objects that are not ours, and publishes no hosts unless the administrator of the Argo CD allows it. It is waited
@@ -9,14 +9,14 @@
  * synchronization and requests it only once.
  */
 import type { Clock } from '../../../lib/time/clock.ts'
-import type { Desired, Rollout, Running, Runtime, ServiceKey, Workload } from '../../runtime.ts'
+import { type Driver, minute } from '../../rollout.ts'
+import type { Instance, Runtime, ServiceApp, ServiceKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import { createStandstill } from '../helm/standstill.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
 import { asDeploymentError, type Objects } from '../objects.ts'
-import { unwatched } from '../unwatched.ts'
 import { createAppFollower } from './follow-app.ts'
-import { type AppWorkload, appNameOf, describeApp, kindsOfApps, roles } from './manifests.ts'
+import { appNameOf, describeApp, kindsOfApps, roles } from './manifests.ts'
 import { createAppPlace } from './place.ts'
 import { readAppObjects } from './read-objects.ts'
 import {
@@ -28,26 +28,28 @@ import {
   toInstance,
   wasSynchronized,
 } from './verdict.ts'
-import { watchApps } from './watch-apps.ts'
 
 export interface AppsParts {
   objects: Objects
   clock: Clock
   /** For the cluster's Argo CD. */
   argoNamespace: string
+  observe: Runtime['observe']
 }
 
-const minute = 60_000
+export interface Apps extends Driver<ServiceApp> {
+  /** Those of these services, or all: each stands for what it has made. */
+  observe(services?: readonly ServiceKey[]): Promise<Instance[]>
+  refusal: NonNullable<Runtime['appRefusal']>
+  read: NonNullable<Runtime['readApp']>
+}
 
 const endWords = {
   stopped: 'Turning the automatic synchronization off, and scaling what the app has made to nothing.',
   absent: 'Waiting for Argo CD to remove what the app has made: its application controller has to be running.',
 }
 
-const keyOf = ({ environmentId, serviceId }: ServiceKey): ServiceKey => ({ environmentId, serviceId })
-const isApp = (workload: Workload): workload is AppWorkload => workload.app !== undefined
-
-const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
+const createAppWork = ({ objects, clock, argoNamespace }: Omit<AppsParts, 'observe'>) => {
   const { api, place } = objects
   const { pathOfApp, find, list, refusal, prepare, mayLead } = createAppPlace({ objects, argoNamespace })
   const { untilApp, ready } = createAppFollower({ objects, clock, argoNamespace })
@@ -81,9 +83,9 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
     )
   }
 
-  const start = async (workload: AppWorkload, signal: AbortSignal): Promise<void> => {
+  const start = async (workload: ServiceApp, signal: AbortSignal): Promise<void> => {
     await prepare(workload, signal)
-    const app = await endOther(keyOf(workload), workload.revision, signal)
+    const app = await endOther(workload, workload.revision, signal)
     if (app?.metadata.labels?.[labels.role] === roles.stopped) await bringBack(workload, signal)
     const begins = app === null || isAskedFor(app, workload.revision) !== 'before'
     const plan = { argoNamespace, leads: await mayLead(signal), begins }
@@ -128,85 +130,68 @@ const createAppWork = ({ objects, clock, argoNamespace }: AppsParts) => {
   return { find, list, refusal, start, ready, stop, remove }
 }
 
-/** Adds to a runtime the apps of its cluster's Argo CD. */
-export const withApps = (runtime: Runtime, parts: AppsParts): Runtime => {
+const isRunning = ({ metadata }: Application): boolean => metadata.labels?.[labels.role] === roles.running
+
+export const createApps = ({ observe, ...parts }: AppsParts): Apps => {
   const work = createAppWork(parts)
-  const { objects, clock, argoNamespace } = parts
-  const isRunning = ({ metadata }: Application): boolean => metadata.labels?.[labels.role] === roles.running
-
-  const observeApps = async (services?: readonly ServiceKey[]) => {
-    if (services?.length === 0) return []
-    const [one, ...others] = services ?? []
-    const single = one !== undefined && others.length === 0 ? await work.find(one) : null
-    const apps = one !== undefined && others.length === 0 ? (single === null ? [] : [single]) : await work.list()
-    const ids = services && new Set(services.map(({ serviceId }) => serviceId))
-    return apps
-      .filter(isRunning)
-      .map(toInstance)
-      .filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
-  }
-
-  const observe: Runtime['observe'] = async (services) =>
-    (await Promise.all([runtime.observe(services), observeApps(services)])).flat()
-
-  const converged = async (service: ServiceKey) => ({ instances: await observe([service]), refused: [] })
-
-  const rollOut = async ({ workload }: Running & { workload: AppWorkload }, rollout: Rollout, signal: AbortSignal) => {
-    const { report } = rollout
-    const tell = ({ message, isWrong }: Progress): void =>
-      isWrong === true ? report('ready', message, 'warning') : report('ready', message)
-    await rollout.step('start', 3 * minute, (own) => {
-      report('start', `Asking Argo CD for commit ${workload.app.content.reveal().commit.slice(0, 12)}.`)
-      return work.start(workload, AbortSignal.any([signal, own]))
-    })
-    await rollout.step('ready', workload.readyTimeoutMs + minute, (own) =>
-      work.ready(workload, tell, AbortSignal.any([signal, own])),
-    )
-    await rollout.step('switch', minute, () => rollout.serving())
-    return converged(keyOf(workload))
-  }
-
-  const end = async (
-    service: ServiceKey,
-    desired: Exclude<Desired, Running>,
-    rollout: Rollout | null,
-    signal: AbortSignal,
-  ) => {
-    const isThere = (await work.find(service, signal)) !== null
-    if (isThere || desired.state === 'absent') {
-      const steps = rollout ?? unwatched(signal)
-      await steps.step('retire', 10 * minute, async (own) => {
-        const either = AbortSignal.any([own, signal])
-        if (isThere) steps.report('retire', endWords[desired.state])
-        if (desired.state === 'absent') await work.remove(service, either)
-        else await work.stop(service, either)
-      })
-    }
-    return runtime.converge(service, desired, rollout, signal)
-  }
+  const converged = async (workload: ServiceApp) => ({ instances: await observe([workload]), refused: [] })
 
   return {
-    ...runtime,
-    abilities: new Set([...runtime.abilities, 'apps']),
-    observe,
-    appRefusal: work.refusal,
-    async readApp(service, signal) {
-      const app = await work.find(service, signal)
-      return app === null ? null : readAppObjects(objects, app, namespaceOf(service.environmentId), signal)
+    rollOut: ({ workload }, rollout) => {
+      const { report } = rollout
+      const tell = ({ message, isWrong }: Progress): void =>
+        isWrong === true ? report('ready', message, 'warning') : report('ready', message)
+      return {
+        parts: {
+          start: {
+            deadlineMs: 3 * minute,
+            async work(signal) {
+              report('start', `Asking Argo CD for commit ${workload.app.content.reveal().commit.slice(0, 12)}.`)
+              await work.start(workload, signal)
+            },
+          },
+          ready: {
+            deadlineMs: workload.readyTimeoutMs + minute,
+            work: (signal) => work.ready(workload, tell, signal),
+          },
+          switch: { deadlineMs: minute, work: () => rollout.serving() },
+        },
+        instances: async () => (await converged(workload)).instances,
+      }
     },
-    async converge(service, desired, rollout, signal) {
-      signal.throwIfAborted()
-      if (desired.state !== 'running') return end(service, desired, rollout, signal)
-      const { workload } = desired
-      if (!isApp(workload)) return runtime.converge(service, desired, rollout, signal)
-      if (rollout !== null) return rollOut({ ...desired, workload }, rollout, signal)
+    async restore({ workload }, signal) {
       await work.start(workload, signal)
-      return converged(keyOf(workload))
+      return converged(workload)
     },
-    watch: (signal) => watchApps(runtime, { objects, clock, argoNamespace }, signal),
-    async owned() {
-      const [found, apps] = await Promise.all([runtime.owned(), work.list()])
-      return { ...found, instances: [...found.instances, ...apps.filter(isRunning).map(toInstance)] }
+    async end(service, { state }, { report }, signal) {
+      const isThere = (await work.find(service, signal)) !== null
+      if (!isThere && state === 'stopped') return {}
+      const end = state === 'absent' ? work.remove : work.stop
+      return {
+        retire: {
+          deadlineMs: 10 * minute,
+          async work(own) {
+            if (isThere) report('retire', endWords[state])
+            await end(service, own)
+          },
+        },
+      }
+    },
+    async observe(services) {
+      if (services?.length === 0) return []
+      const [one, ...others] = services ?? []
+      const single = one !== undefined && others.length === 0 ? await work.find(one) : null
+      const apps = one !== undefined && others.length === 0 ? (single === null ? [] : [single]) : await work.list()
+      const ids = services && new Set(services.map(({ serviceId }) => serviceId))
+      return apps
+        .filter(isRunning)
+        .map(toInstance)
+        .filter(({ serviceId }) => ids === undefined || ids.has(serviceId))
+    },
+    refusal: work.refusal,
+    async read(service, signal) {
+      const app = await work.find(service, signal)
+      return app === null ? null : readAppObjects(parts.objects, app, namespaceOf(service.environmentId), signal)
     },
   }
 }

@@ -1,12 +1,11 @@
 /** Waits for changes of an app by an Argo CD. */
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
-import type { ServiceKey } from '../../runtime.ts'
+import type { ServiceApp, ServiceKey } from '../../runtime.ts'
 import { answeredFor } from '../answered.ts'
 import { followObjects } from '../follow.ts'
 import { labels } from '../manifests/describe.ts'
 import { asDeploymentError, type Objects } from '../objects.ts'
-import type { AppWorkload } from './manifests.ts'
 import { type Application, type Progress, progressOf } from './verdict.ts'
 
 export interface FollowParts {
@@ -48,7 +47,7 @@ export const createAppFollower = ({ objects, clock, argoNamespace }: FollowParts
     return found[0]!.is
   }
 
-  const ready = async (workload: AppWorkload, report: (seen: Progress) => void, signal: AbortSignal): Promise<void> => {
+  const ready = async (workload: ServiceApp, report: (seen: Progress) => void, signal: AbortSignal): Promise<void> => {
     const { commit } = workload.app.content.reveal()
     const [late, passed] = [new AbortController(), new AbortController()]
     answeredFor(objects, clock, workload, workload.readyTimeoutMs, passed.signal).then(

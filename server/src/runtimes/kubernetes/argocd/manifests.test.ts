@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createWorkload } from '../../../../test/support/runtimes/conformance.ts'
 import { Secret } from '../../../lib/secret.ts'
-import { type AppWorkload, describeApp, kindsOfApps, loginRefusal } from './manifests.ts'
+import type { ServiceApp } from '../../runtime.ts'
+import { describeApp, kindsOfApps, loginRefusal } from './manifests.ts'
 
 const place = { ownerId: 'owner', canPause: true, runAs: null }
 const plan = { argoNamespace: 'argocd', leads: true, begins: true }
 const repository = 'https://git.test/team/shop.git'
 const commit = 'a'.repeat(40)
-const workloadOf = (over: object = {}): AppWorkload => ({
-  ...createWorkload({ image: '', entrypoint: null, arguments: null }),
-  ...{ organizationId: 'o', environmentId: 'e', serviceId: 's', revision: 'r' },
+const workloadOf = (over: object = {}): ServiceApp => ({
+  artifact: 'app',
+  ...{ organizationId: 'o', projectId: 'p', environmentId: 'e', serviceId: 's', revision: 'r', readyTimeoutMs: 0 },
   app: { repository, path: '', argoNamespace: 'argocd', content: new Secret({ commit, login: null }), ...over },
 })
 const encoded = (values: Record<string, string>) =>

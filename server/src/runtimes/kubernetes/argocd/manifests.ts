@@ -3,13 +3,10 @@
  * namespace of its environment, and its repository with its own login. Pure.
  */
 import { DeploymentError } from '../../../lib/errors.ts'
-import type { AppToRun } from '../../apps.ts'
-import type { Workload } from '../../runtime.ts'
+import type { ServiceApp } from '../../runtime.ts'
 import { idLabels, labels, type Manifest, namespaceOf, type Place } from '../manifests/describe.ts'
 
-export type AppWorkload = Workload & { app: AppToRun }
-
-/** Argo CD's name of the cluster that it runs in. */
+/** The cluster that the Argo CD runs in, as it calls it. */
 export const thisCluster = 'https://kubernetes.default.svc'
 export const secretTypeLabel = 'argocd.argoproj.io/secret-type'
 /** A label on a login of the Argo CD: its administrator lets every app use it. */
@@ -71,7 +68,7 @@ export interface AppPlan {
 
 /** In the order in which they are applied. */
 export const describeApp = (
-  workload: AppWorkload,
+  workload: ServiceApp,
   place: Place,
   { argoNamespace, leads, begins }: AppPlan,
 ): Manifest[] => {

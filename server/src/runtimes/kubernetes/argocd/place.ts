@@ -6,10 +6,10 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import { isPassing } from '../../../lib/kubernetes/watch.ts'
 import type { AppSettings } from '../../apps.ts'
-import type { ServiceKey } from '../../runtime.ts'
+import type { ServiceApp, ServiceKey } from '../../runtime.ts'
 import { labels } from '../manifests/describe.ts'
 import { asDeploymentError, type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
-import { type AppWorkload, appNameOf, hostsLabel, type KeptLogin, loginRefusal, secretTypeLabel } from './manifests.ts'
+import { appNameOf, hostsLabel, type KeptLogin, loginRefusal, secretTypeLabel } from './manifests.ts'
 import type { Application } from './verdict.ts'
 
 const mostApps = 10_000
@@ -89,7 +89,7 @@ export const createAppPlace = ({ objects, argoNamespace }: { objects: Objects; a
     throw new DeploymentError('name_taken', message)
   }
 
-  const prepare = async (workload: AppWorkload, signal: AbortSignal): Promise<void> => {
+  const prepare = async (workload: ServiceApp, signal: AbortSignal): Promise<void> => {
     const refused = await refusal(workload.app)
     if (refused !== null) throw new DeploymentError('argocd_missing', refused)
     const others = loginRefusal(workload.app.repository, await readLogins(signal), place)

@@ -47,7 +47,7 @@ const followApps = async (
 }
 
 export async function* watchApps(
-  runtime: Pick<Runtime, 'watch'>,
+  watchInstances: Runtime['watch'],
   parts: Parts,
   outer: AbortSignal,
 ): AsyncGenerator<RuntimeEvent> {
@@ -65,7 +65,7 @@ export async function* watchApps(
     wake.resolve()
   }
   const follow = async (): Promise<void> => {
-    for await (const event of runtime.watch(signal)) tell(event)
+    for await (const event of watchInstances(signal)) tell(event)
   }
   follow().then(() => ended(null), ended)
   followApps(parts, tell, signal).catch(ended)

@@ -1,6 +1,6 @@
 /**
- * Services that are charts, in a runtime: helm installs, stops and removes them, and their pods are the service's
- * instances.
+ * Services that are charts: what is desired of one is installed, stopped and removed by helm, and its pods are the
+ * service's instances.
  *
  * Promises: an installed version is left alone; an interrupted call is repeated. A failed upgrade is rolled back. A
  * stop scales the chart's workloads down and removes nothing; a removal leaves no objects of the kinds that we know.
@@ -9,26 +9,14 @@
 import { DeploymentError } from '../../../lib/errors.ts'
 import type { KubernetesAccess } from '../../../lib/kubernetes/kubeconfig.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
-import type {
-  ChartChange,
-  Converged,
-  Desired,
-  Instance,
-  Rollout,
-  Running,
-  Runtime,
-  ServiceKey,
-  Workload,
-} from '../../runtime.ts'
+import { type Driver, minute, unwatched } from '../../rollout.ts'
+import type { Instance, Rollout, Running, Runtime, ServiceChart, ServiceKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
 import { type Found, type Kind, type Objects, pathOf, selectorOf } from '../objects.ts'
-import { unwatched } from '../unwatched.ts'
-import { readChartVolumes } from '../volumes.ts'
 import type { ChartedObject } from './charted.ts'
 import type { Chart, Helm, HelmOptions, HelmPlace } from './helm.ts'
 import { asOurs, isRecord, recordNameOf, releaseOf } from './own-objects.ts'
-import { createLeads } from './routed-hosts.ts'
 import { createStandstill } from './standstill.ts'
 import { watchPods } from './watch-pods.ts'
 
@@ -37,21 +25,16 @@ export interface ChartsParts {
   access: KubernetesAccess
   helm: Helm
   clock: Clock
+  observe: Runtime['observe']
 }
 
-type ChartedWorkload = Workload & { chart: NonNullable<Workload['chart']> }
-type ChartedRunning = Running & { workload: ChartedWorkload }
-
-const minute = 60_000
 const shortSeconds = 120
 const mostLeft = 1000
 
 /** Helm leaves objects made by hooks, and claims made for its pods. */
 const left: readonly Kind[] = ['Job', 'ConfigMap', 'Secret', 'Service', 'PersistentVolumeClaim']
 
-const keyOf = ({ environmentId, serviceId }: ServiceKey): ServiceKey => ({ environmentId, serviceId })
-
-const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
+const createChartWork = ({ objects, access, helm, clock }: Omit<ChartsParts, 'observe'>) => {
   const { api, place } = objects
 
   const placeOf = ({ environmentId, serviceId }: ServiceKey): HelmPlace => ({
@@ -77,7 +60,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     helm.installed(placeOf(service), signal),
   )
 
-  const chartOf = (workload: ChartedWorkload, domains: readonly string[]): Chart => {
+  const chartOf = (workload: ServiceChart, domains: readonly string[]): Chart => {
     const { archive, values } = workload.chart.content.reveal()
     return {
       archive: Buffer.from(archive, 'base64'),
@@ -89,7 +72,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
   }
 
   const install = async (
-    { workload, exposure }: ChartedRunning,
+    { workload, exposure }: Running<ServiceChart>,
     rollout: Rollout,
     signal: AbortSignal,
   ): Promise<void> => {
@@ -101,7 +84,7 @@ const createChartWork = ({ objects, access, helm, clock }: ChartsParts) => {
     rollout.report('start', `Installing the chart, and waiting up to ${timeoutSeconds} s until it is ready.`)
     await objects.prepare(workload, signal)
     const over = new AbortController()
-    const told = watchPods(objects, clock, keyOf(workload), rollout, AbortSignal.any([signal, over.signal]))
+    const told = watchPods(objects, clock, workload, rollout, AbortSignal.any([signal, over.signal]))
     try {
       const { domains = [] } = await exposure()
       const { objects: made, unled } = await helm.upgrade(placeOf(workload), chartOf(workload, domains), options)
@@ -154,10 +137,8 @@ const uncounted = "The resources of the chart's pods and volumes are not counted
 const tellUnled = (domain: string): string =>
   `The custom domain ${domain} leads nowhere: no Ingress and no HTTPRoute of the chart names it.`
 
-const isChart = (workload: Workload): workload is ChartedWorkload => workload.chart !== undefined
-
-/** Pods of charts have no label with their revision, because that would restart them all with each. */
-const withRevisions = async (
+/** Pods of charts have no revision: a label with it would restart them all at each deployment. */
+export const withRevisions = async (
   objects: Objects,
   found: Instance[],
   services?: readonly ServiceKey[],
@@ -172,72 +153,42 @@ const withRevisions = async (
   return found.map((each) => (each.revision === '' ? { ...each, revision: revisions.get(each.serviceId) ?? '' } : each))
 }
 
-/** Adds to a runtime the installation of charts. */
-export const withCharts = (runtime: Runtime, parts: ChartsParts): Runtime => {
+export const createCharts = ({
+  observe,
+  ...parts
+}: ChartsParts): Driver<ServiceChart> & { plan: NonNullable<Runtime['planChart']> } => {
   const work = createChartWork(parts)
-  const { objects } = parts
-  const observe: Runtime['observe'] = async (services) =>
-    withRevisions(objects, await runtime.observe(services), services)
-
-  const converged = async (service: ServiceKey): Promise<Converged> => ({
-    instances: await observe([service]),
-    refused: [],
-  })
-
-  const rollOut = async (desired: ChartedRunning, rollout: Rollout, signal: AbortSignal) => {
-    const { workload } = desired
-    // Helm waits, and waits as long again when it has to roll back a failed upgrade.
-    const deadlineMs = 3 * 1000 * workload.chart.waitSeconds + 5 * minute
-    await rollout.step('start', deadlineMs, (own) => work.install(desired, rollout, AbortSignal.any([own, signal])))
-    await rollout.step('switch', minute, () => rollout.serving())
-    return converged(keyOf(workload))
-  }
-
-  const end = async (
-    service: ServiceKey,
-    desired: Exclude<Desired, Running>,
-    rollout: Rollout | null,
-    signal: AbortSignal,
-  ) => {
-    const isInstalled = await work.isInstalled(service, signal)
-    // A removal that was interrupted after helm had forgotten the release.
-    if (!isInstalled && desired.state === 'absent') await work.removeLeft(service, signal)
-    if (isInstalled) {
-      const steps = rollout ?? unwatched(signal)
-      await steps.step('retire', 10 * minute, async (own) => {
-        const either = AbortSignal.any([own, signal])
-        if (desired.state === 'absent') await work.remove(service, either)
-        else await work.takeDown(service, either)
-      })
-    }
-    return runtime.converge(service, desired, rollout, signal)
-  }
+  const instancesOf = (workload: ServiceChart): Promise<Instance[]> => observe([workload])
 
   return {
-    ...runtime,
-    abilities: new Set([...runtime.abilities, 'charts']),
-    ingress: { ...runtime.ingress, leads: createLeads(objects) },
-    observe,
-    async converge(service, desired, rollout, signal) {
-      signal.throwIfAborted()
-      if (desired.state !== 'running') return end(service, desired, rollout, signal)
-      const { workload } = desired
-      if (!isChart(workload)) return runtime.converge(service, desired, rollout, signal)
-      return rollOut({ ...desired, workload }, rollout ?? unwatched(signal), signal)
+    rollOut: (desired, rollout) => ({
+      parts: {
+        start: {
+          // Helm waits, and waits as long again when it has to take back what failed.
+          deadlineMs: 3 * 1000 * desired.workload.chart.waitSeconds + 5 * minute,
+          work: (signal) => work.install(desired, rollout, signal),
+        },
+        switch: { deadlineMs: minute, work: () => rollout.serving() },
+      },
+      instances: () => instancesOf(desired.workload),
+    }),
+    async restore(desired, signal) {
+      await work.install(desired, unwatched(signal), signal)
+      return { instances: await instancesOf(desired.workload), refused: [] }
     },
-    async planChart({ workload, exposure }, signal): Promise<ChartChange[]> {
-      if (!isChart(workload)) return []
+    async end(service, { state }, _rollout, signal) {
+      if (await work.isInstalled(service, signal)) {
+        const end = state === 'absent' ? work.remove : work.takeDown
+        return { retire: { deadlineMs: 10 * minute, work: (own) => end(service, own) } }
+      }
+      // An end that was cut after helm had forgotten it.
+      if (state === 'absent') await work.removeLeft(service, signal)
+      return {}
+    },
+    async plan({ workload, exposure }, signal) {
       const { domains = [] } = await exposure()
       const { differences } = await parts.helm.plan(work.placeOf(workload), work.chartOf(workload, domains), signal)
       return differences.filter(({ name }) => name !== `ConfigMap ${recordNameOf(workload.serviceId)}`)
-    },
-    async owned() {
-      const found = await runtime.owned()
-      const [instances, volumes] = await Promise.all([
-        withRevisions(objects, found.instances),
-        readChartVolumes(objects, found.environments),
-      ])
-      return { ...found, instances, volumes: [...found.volumes, ...volumes] }
     },
   }
 }

@@ -21,6 +21,7 @@ const ownLabels = {
 const selector = { 'slipway.service': 'svc', 'slipway.role': 'instance' }
 
 const workloadOf = (over: Partial<Workload> = {}): Workload => ({
+  artifact: 'image',
   ...ids,
   projectId: 'project',
   revision: 'rev',

@@ -1,16 +1,16 @@
 /** Whether a deploy of a service would change nothing, so that it is skipped. The plan uses the same function. */
 import type { Instance } from '../../runtimes/runtime.ts'
+import { driverOf } from '../artifacts/drivers.ts'
 import { eventTask } from '../desired/tasks.ts'
 import { environmentNow } from '../desired/variables-now.ts'
 import { type desiredOf, fingerprint } from '../desired/workload.ts'
 import { kindOf } from '../parts.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
+import { areAsReleased } from '../release/external-secrets.ts'
+import { openOwn } from '../release/release-run.ts'
+import { currentRelease, type Release } from '../release/releases.ts'
+import { isSameVersion, mayBeSkipped } from '../release/version-change.ts'
 import { atScale, readScale } from '../status/scale.ts'
-import { areAsReleased } from './external-secrets.ts'
-import { nextVersion } from './next-version.ts'
-import { openOwn } from './release-run.ts'
-import { currentRelease, type Release } from './releases.ts'
-import { isSameVersion, mayBeSkipped } from './version-change.ts'
 
 const deadlineMs = 120_000
 
@@ -40,7 +40,9 @@ const wouldChangeNothing = async (
   if (current === null) return false
   const isSame = async () => areAsReleased(run, variables, await openOwn(run, current.id), signal)
   if ((variables.external ?? []).length > 0 && !(await isSame())) return false
-  const version = await nextVersion(parts, cluster, claim.organizationId, service.requested, source, current, signal)
+  const { organizationId } = claim
+  const next = { parts, cluster, organizationId, requested: service.requested, current, signal }
+  const version = await driverOf(source).next(next, source)
   const { scale } = await readScale(parts.database, service.id)
   return isSameVersion(version) && isUp(current, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)
 }

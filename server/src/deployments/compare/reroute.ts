@@ -4,17 +4,17 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { WorkloadPort } from '../../runtimes/runtime.ts'
+import { driverOf } from '../artifacts/drivers.ts'
 import { environmentNow } from '../desired/variables-now.ts'
 import { type desiredOf, fingerprint } from '../desired/workload.ts'
 import { type DeploymentParts, type EffectiveVariables, kindOf } from '../parts.ts'
 import type { ServiceRun } from '../progress/service-run.ts'
+import { areAsReleased } from '../release/external-secrets.ts'
+import { openOwn } from '../release/release-run.ts'
+import { freezeRelease, type OpenedRelease, type Release } from '../release/releases.ts'
+import { isSameVersion } from '../release/version-change.ts'
 import { readScale } from '../status/scale.ts'
-import { areAsReleased } from './external-secrets.ts'
-import { nextVersion } from './next-version.ts'
-import { openOwn } from './release-run.ts'
-import { freezeRelease, type OpenedRelease, type Release } from './releases.ts'
 import { isUp } from './up-to-date.ts'
-import { isSameVersion } from './version-change.ts'
 
 type Wanted = ReturnType<typeof desiredOf>
 
@@ -48,7 +48,8 @@ const decide = async (run: ServiceRun, wanted: Wanted, current: OpenedRelease): 
   const { release } = current
   const signal = AbortSignal.any([run.signal, AbortSignal.timeout(deadlineMs)])
   if (!(await areAsReleased(run, variables, current, signal))) return null
-  const version = await nextVersion(parts, cluster, organizationId, service.requested, wanted.source, release, signal)
+  const next = { parts, cluster, organizationId, requested: service.requested, current: release, signal }
+  const version = await driverOf(wanted.source).next(next, wanted.source)
   const { scale } = await readScale(parts.database, service.id)
   if (!isSameVersion(version)) return null
   if (!isUp(release, await cluster.runtime.observe([ref]), scale, claim.wholeEnvironment)) return null

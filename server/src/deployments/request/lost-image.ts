@@ -13,13 +13,13 @@ import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import type { Problem } from '../deployments.ts'
 import { hasNoImage } from '../desired/workload.ts'
+import { ensureImage } from '../images/make-image.ts'
 import type { DeploymentParts } from '../parts.ts'
 import type { Release } from '../release/releases.ts'
-import { requestDeployment } from '../request/request.ts'
-import { requestPartsOf } from '../request/request-parts.ts'
 import { lockEnvironment } from '../status/service-state.ts'
 import { openStates } from '../status/states.ts'
-import { ensureImage } from './make-image.ts'
+import { requestDeployment } from './request.ts'
+import { requestPartsOf } from './request-parts.ts'
 
 const minute = 60_000
 /** The pause before each attempt, since the previous one. */

@@ -1,0 +1,34 @@
+/** An app of the cluster's Argo CD, at a commit. */
+
+import { openGitSource } from '../credentials/git-source.ts'
+import type { Source } from '../deployments.ts'
+import { fetchSource } from '../images/make-image.ts'
+import { enter } from '../progress/service-run.ts'
+import { nextCommit } from './commit.ts'
+import type { Driver } from './driver.ts'
+
+const fetchDeadlineMs = 11 * 60_000
+
+export const app: Driver<Extract<Source, { from: 'app' }>> = {
+  artifact: 'app',
+  refusal: (place, { spec }) => (spec.app === undefined ? null : place.app(spec.app)),
+  next: (next, { git }) => nextCommit(next, git),
+  /**
+   * The commit for Argo CD is read by this server with the service's own token, so that it is one that the organization
+   * may read, whatever Argo CD itself may read.
+   */
+  async make(run, source) {
+    await enter(run, 'building')
+    const commit = await run.step('source', { deadlineMs: fetchDeadlineMs }, (signal) =>
+      fetchSource(run, source, signal),
+    )
+    const { credentials } = await openGitSource(run.parts, run.claim.organizationId, source.git)
+    const { git_commit_id: id } = commit
+    const login = credentials?.reveal() ?? null
+    return {
+      ...{ image: `app of ${source.rootPath} at ${id.slice(0, 12)}`, commit, source: null },
+      sealed: { app: { commit: id, login } },
+      hidden: login === null ? [] : [login.password],
+    }
+  },
+}
