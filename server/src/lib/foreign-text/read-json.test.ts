@@ -58,11 +58,11 @@ test('text, bytes and forms are read alike, and what is not JSON is malformed', 
 
 test('a thread that needs too much memory or time is ended, and the next text is read', async () => {
   const small = createThreads<object, string>(program, { heapMb: 16, timeMs: 60_000 })
-  const wanted = { bounds: wide, keep: true, mostKept: 10, formField: undefined }
-  await assert.rejects(small.read(objects(1_500_000), wanted, { owner }), { code: 'too_large' })
-  assert.equal(await small.read('1', wanted, { owner }), '1')
+  const request = { bounds: wide, keep: true, mostKept: 10, formField: undefined }
+  await assert.rejects(small.read(objects(1_500_000), request, { owner }), { code: 'too_large' })
+  assert.equal(await small.read('1', request, { owner }), '1')
   const hasty = createThreads<object, string>(program, { heapMb: 64, timeMs: 1 })
-  await assert.rejects(hasty.read(objects(1_000_000), wanted, { owner }), { code: 'too_slow' })
+  await assert.rejects(hasty.read(objects(1_000_000), request, { owner }), { code: 'too_slow' })
 })
 
 test('a caller that gives up gets its own reason', async () => {

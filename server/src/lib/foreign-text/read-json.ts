@@ -66,7 +66,7 @@ const fieldOfForm = (form: string, name: string): string => {
 }
 
 /** How a text is read, and which parts of it are kept. */
-export interface Wanted {
+export interface JsonRequest {
   bounds: TextBounds
   keep: Keep | undefined
   /** The most values that are kept. */
@@ -75,7 +75,7 @@ export interface Wanted {
 }
 
 /** The wanted parts of a text, as JSON. Throws a `ForeignTextError`. */
-export const reduceJson = (sent: string, { bounds, keep, mostKept, formField }: Wanted): string => {
+export const reduceJson = (sent: string, { bounds, keep, mostKept, formField }: JsonRequest): string => {
   const text = formField === undefined ? sent : fieldOfForm(sent, formField)
   refuseExcess(text, bounds)
   if (keep === undefined) return text
@@ -96,7 +96,7 @@ interface LargeOptions extends Partial<TextBounds> {
   signal?: AbortSignal | undefined
 }
 
-const threads = createThreads<Wanted, string>(new URL('./json-thread.ts', import.meta.url), {
+const threads = createThreads<JsonRequest, string>(new URL('./json-thread.ts', import.meta.url), {
   heapMb: 192,
   timeMs: 10_000,
 })
@@ -110,7 +110,7 @@ export const readLargeJson = async (sent: Buffer | string, options: LargeOptions
   const bounds = { ...usualBounds, ...rest }
   if (sent.length > bounds.mostBytes)
     throw new ForeignTextError('too_large', `is larger than ${bounds.mostBytes} bytes`)
-  const wanted = { bounds, keep, mostKept, formField }
-  if (sent.length <= loopBytes) return parse(reduceJson(sent.toString(), wanted))
-  return parse(await threads.read(sent, wanted, { owner, signal }))
+  const request = { bounds, keep, mostKept, formField }
+  if (sent.length <= loopBytes) return parse(reduceJson(sent.toString(), request))
+  return parse(await threads.read(sent, request, { owner, signal }))
 }

@@ -2,12 +2,12 @@
 import { parentPort } from 'node:worker_threads'
 import { ForeignTextError } from './foreign-text-error.ts'
 
-export interface Wanted<Job> {
+export interface ReadRequest<Job> {
   text: Uint8Array | string
   job: Job
 }
 
-export type Told<Value> =
+export type ReadAnswer<Value> =
   | { kind: 'value'; value: Value }
   | { kind: 'refused'; code: ForeignTextError['code']; message: string }
   /** A fault of our own. */
@@ -18,7 +18,7 @@ const textOf = (sent: Uint8Array | string): string =>
 
 /** Answers each text with the result of `read`; a `ForeignTextError` reaches the sender of the text. */
 export const serveReads = <Job, Value>(read: (text: string, job: Job) => Value): void => {
-  const readOne = ({ text, job }: Wanted<Job>): Told<Value> => {
+  const readOne = ({ text, job }: ReadRequest<Job>): ReadAnswer<Value> => {
     try {
       return { kind: 'value', value: read(textOf(text), job) }
     } catch (error) {
@@ -26,5 +26,5 @@ export const serveReads = <Job, Value>(read: (text: string, job: Job) => Value):
       return { kind: 'failed', message: String(error) }
     }
   }
-  parentPort!.on('message', (wanted: Wanted<Job>) => parentPort!.postMessage(readOne(wanted)))
+  parentPort!.on('message', (request: ReadRequest<Job>) => parentPort!.postMessage(readOne(request)))
 }

@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads'
 import { createSemaphore } from '../concurrency/semaphore.ts'
 import { untilAborted } from '../concurrency/waiting.ts'
 import { ForeignTextError } from './foreign-text-error.ts'
-import type { Told, Wanted } from './serve-reads.ts'
+import type { ReadAnswer, ReadRequest } from './serve-reads.ts'
 
 const places = 2
 /** The most that run in all: until then, an owner without one gets a first place at once. */
@@ -38,7 +38,7 @@ const tooSlow = (): ForeignTextError => new ForeignTextError('too_slow', 'could 
 const ownMemory = (text: Buffer | string): ArrayBuffer[] =>
   typeof text !== 'string' && text.byteLength === text.buffer.byteLength ? [text.buffer as ArrayBuffer] : []
 
-const valueIn = <Value>(told: Told<Value>): Value => {
+const valueIn = <Value>(told: ReadAnswer<Value>): Value => {
   if (told.kind === 'value') return told.value
   if (told.kind === 'refused') throw new ForeignTextError(told.code, told.message)
   throw new Error(`a thread could not read a text: ${told.message}`)
@@ -50,8 +50,8 @@ const explain = (error: unknown): unknown =>
     : error
 
 /** A thread's answer for one text. Rejects if the thread ends first, or at `signal`. */
-const answerOf = <Value>(worker: Worker, signal: AbortSignal): Promise<Told<Value>> => {
-  const { promise, resolve, reject } = Promise.withResolvers<Told<Value>>()
+const answerOf = <Value>(worker: Worker, signal: AbortSignal): Promise<ReadAnswer<Value>> => {
+  const { promise, resolve, reject } = Promise.withResolvers<ReadAnswer<Value>>()
   const onExit = (): void => reject(new Error('a thread ended while it read a text'))
   worker.once('message', resolve).once('error', reject).once('exit', onExit)
   return untilAborted(promise, signal).finally(() => {
@@ -106,7 +106,7 @@ export const createThreads = <Job, Value>(program: URL, { heapMb, timeMs }: Thre
         let isWell = false
         try {
           const answer = answerOf<Value>(worker, signal === undefined ? late : AbortSignal.any([signal, late]))
-          worker.postMessage({ text, job } satisfies Wanted<Job>, ownMemory(text))
+          worker.postMessage({ text, job } satisfies ReadRequest<Job>, ownMemory(text))
           const told = await answer
           isWell = true
           return valueIn(told)
