@@ -54,7 +54,7 @@ const maxUrl = 2000
 const pageOf = ({ url }: PullRequest): string =>
   /^https?:\/\/[!#-'*-;=?-~]+$/.test(url) && url.length <= maxUrl ? url : ''
 
-const look = async (parts: Parts, source: PreviewSource, signal: AbortSignal): Promise<Found> => {
+const poll = async (parts: Parts, source: PreviewSource, signal: AbortSignal): Promise<Found> => {
   const { organizationId, url, gitTokenId } = source
   const host = await openGitHost(parts, organizationId, url, gitTokenId)
   if (host === null)
@@ -78,9 +78,9 @@ const look = async (parts: Parts, source: PreviewSource, signal: AbortSignal): P
   return { wanted, open: isComplete ? requests.map(({ number }) => number) : null }
 }
 
-const lookOrNote = async (parts: Parts, pollSeconds: number, source: PreviewSource, signal: AbortSignal) => {
+const pollOrNote = async (parts: Parts, pollSeconds: number, source: PreviewSource, signal: AbortSignal) => {
   try {
-    const found = await look(parts, source, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
+    const found = await poll(parts, source, AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]))
     await finishSource(parts.database, source, pollSeconds, found)
   } catch (error) {
     if (signal.aborted || error instanceof LeaseHandedOff) throw error
@@ -98,12 +98,12 @@ export const startSources = async (
   pollSeconds: number,
 ): Promise<{ stop(): Promise<void> }> => {
   const { database } = parts
-  const looks = await startTurns<PreviewSource>(parts, worker, {
+  const polls = await startTurns<PreviewSource>(parts, worker, {
     ...{ name: 'pull requests', concurrency, longestPauseMs, leases: sourceLeases },
     about: ({ id }) => ({ repository: id }),
     claim: claimSources,
-    run: (source, signal) => lookOrNote(parts, pollSeconds, source, signal),
-    failed: 'a look at pull requests was interrupted and waits for its next claim',
+    run: (source, signal) => pollOrNote(parts, pollSeconds, source, signal),
+    failed: 'polling pull requests was interrupted and waits for its next claim',
   })
   const finding = createLoop(parts, {
     name: 'previewed repositories',
@@ -111,7 +111,7 @@ export const startSources = async (
     failed: 'some pull requests may not be seen',
     async run() {
       await findSources(database)
-      looks.wake()
+      polls.wake()
     },
   })
   const leave = await database.listen(requestChannel, () => finding.wake())
@@ -119,7 +119,7 @@ export const startSources = async (
     async stop() {
       leave()
       await finding.stop()
-      await looks.stop()
+      await polls.stop()
     },
   }
 }
