@@ -14,7 +14,7 @@ import { writeRecord } from '../release/record.ts'
 import { openRelease, type Release } from '../release/releases.ts'
 import { findLost } from '../request/lost-image.ts'
 import { atScale } from '../status/scale.ts'
-import type { Tell } from './shown.ts'
+import type { Report } from './observed-status.ts'
 
 interface Wanted extends ServiceKey {
   desired: string
@@ -28,7 +28,7 @@ interface Missing {
   current: readonly Instance[]
   /** Some of them must be created; one that is only down starts from its own image. */
   needsImage: boolean
-  tell: Tell
+  report: Report
 }
 
 const retireGraceMs = 10_000
@@ -65,27 +65,27 @@ const troubleOf = (error: unknown): Problem | null =>
   error instanceof DeploymentError ? { code: error.code, message: error.message } : null
 
 /** Reports the problem when `work` fails, and before that when it takes longer than a moment. */
-const tellIfNot = async <T>(
+const reportIfNot = async <T>(
   parts: DeploymentParts,
-  { current, tell }: Missing,
-  work: (tell: Tell) => Promise<T>,
+  { current, report }: Missing,
+  work: (report: Report) => Promise<T>,
 ): Promise<T> => {
   const over = new AbortController()
-  let isTold = false
+  let isReported = false
   const late = parts.clock.sleep(lateMs, over.signal).then(
-    () => (isTold ? undefined : tell(current)),
+    () => (isReported ? undefined : report(current)),
     () => {},
   )
-  const tellFirst: Tell = (...words) => {
-    isTold = true
-    return tell(...words)
+  const reportFirst: Report = (...words) => {
+    isReported = true
+    return report(...words)
   }
   try {
-    return await work(tellFirst)
+    return await work(reportFirst)
   } catch (error) {
     const trouble = troubleOf(error)
     // The state of services on an engine that does not answer is unknown; that is reported elsewhere.
-    if (trouble?.code !== 'engine_unavailable') await tell(current, trouble)
+    if (trouble?.code !== 'engine_unavailable') await report(current, trouble)
     throw error
   } finally {
     over.abort(new Error('it is restored'))
@@ -107,13 +107,13 @@ export const restore = async (
   const opened = await openDesired(parts, service)
   if (opened === null) return null
   const { desired, release } = opened
-  return tellIfNot(parts, missing, async (tell) => {
-    const tellLost = (problem: Problem | null, tx?: Queryable) => tell(missing.current, problem, tx)
+  return reportIfNot(parts, missing, async (report) => {
+    const reportLost = (problem: Problem | null, tx?: Queryable) => report(missing.current, problem, tx)
     if (needsImage && release !== null && (await lacksVolume(cluster, release))) {
-      await tell(missing.current, volumeMissing)
+      await report(missing.current, volumeMissing)
       return 'lost'
     }
-    const lost = needsImage && release !== null ? await findLost(parts, cluster, release, tellLost, signal) : null
+    const lost = needsImage && release !== null ? await findLost(parts, cluster, release, reportLost, signal) : null
     return lost ?? cluster.runtime.converge(service, desired, null, signal)
   })
 }

@@ -20,9 +20,9 @@ import type { DeploymentParts } from '../parts.ts'
 import { openStates } from '../status/states.ts'
 import type { IngressSettings } from '../traffic/ingress-settings.ts'
 import { exposureFor, type Outlets, readOutlets } from '../traffic/routes.ts'
+import { createReporter, isStatusChanged, type Known, observedOf } from './observed-status.ts'
 import type { Policies } from './policies.ts'
 import { restore } from './restore.ts'
-import { createTeller, type Known, shownOf, showsOther } from './shown.ts'
 
 interface DesiredService extends Known {
   environmentId: string
@@ -144,7 +144,7 @@ export const differs = (service: DesiredService, found: FoundService): boolean =
   return (
     isMissing(service, current) ||
     current.length < found.instances.length ||
-    showsOther(service, shownOf(service, current)) ||
+    isStatusChanged(service, observedOf(service, current)) ||
     !found.published.isAs(publicationOf(service, found.outlets))
   )
 }
@@ -172,9 +172,9 @@ const makeEqual = async (
   const others = found.instances.filter((instance) => !current.includes(instance))
   const mayEnd = others.length === 0 || (await haveEnded(parts, others))
   const isLess = isMissing(service, current)
-  const tell = createTeller(parts, service)
+  const report = createReporter(parts, service)
   if (isLess && !mayEnd) {
-    await tell(current)
+    await report(current)
     return false
   }
   const isMore = others.length > 0 && mayEnd
@@ -183,11 +183,11 @@ const makeEqual = async (
   const kept = current.filter(({ trouble }) => trouble?.needsNew !== true)
   const needsImage = isLess && kept.length < service.instances
   const restored =
-    isLess || isMore ? await restore(parts, cluster, { service, current, needsImage, tell }, signal) : null
+    isLess || isMore ? await restore(parts, cluster, { service, current, needsImage, report }, signal) : null
   if (restored === 'lost') return true
   if (restored === 'busy') return false
   if (restored !== null) {
-    await tell(restored.instances)
+    await report(restored.instances)
     warnRefused(parts, serviceId, restored.refused)
     return true
   }
@@ -196,7 +196,7 @@ const makeEqual = async (
   const isSo = found.published.isAs(publication)
   if (isSo) cluster.ingress.keep(publication)
   const refused = isSo ? [] : await cluster.ingress.publish(publication)
-  await tell(current)
+  await report(current)
   warnRefused(parts, serviceId, refused)
   return true
 }
@@ -209,7 +209,7 @@ const warnRefused = ({ log }: DeploymentParts, serviceId: string, refused: reado
 const onlyTell = async (parts: DeploymentParts, { runtime }: Cluster, service: DesiredService): Promise<void> => {
   if (service.desired !== 'RUNNING' || service.releaseId === null) return
   const current = currentOf(service, await runtime.observe([service]))
-  await createTeller(parts, service)(current, service.problem)
+  await createReporter(parts, service)(current, service.problem)
 }
 
 /** The instances are read before the rows: a version that is created in between is then not an orphan. */

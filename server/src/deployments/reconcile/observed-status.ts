@@ -28,7 +28,7 @@ export interface Known {
   hasChart: boolean
 }
 
-interface Shown {
+interface ObservedStatus {
   state: string
   problem: Problem | null
   /** Null: nothing new is known. */
@@ -85,7 +85,11 @@ const problemOf = (state: string, current: readonly Instance[], restarts: Restar
 }
 
 /** `trouble`: why the desired instances could not be started; it takes precedence over their state. */
-export const shownOf = (service: Known, current: readonly Instance[], trouble: Problem | null = null): Shown => {
+export const observedOf = (
+  service: Known,
+  current: readonly Instance[],
+  trouble: Problem | null = null,
+): ObservedStatus => {
   const state = runningStateOf(service, current)
   const restarts = service.desired === 'RUNNING' ? restartsOf(service, current) : null
   const isWrong = state === 'ERROR' || state === 'WARNING'
@@ -105,12 +109,12 @@ const areSame = (a: object | null, b: object | null): boolean => {
 }
 
 /** A lasting problem is written by the code that acts on it. */
-export const showsOther = (service: Known, shown: Shown): boolean => {
+export const isStatusChanged = (service: Known, observed: ObservedStatus): boolean => {
   if (isShownByTask(service)) return false
   return (
-    service.runningState !== shown.state ||
-    (shown.restarts !== null && !areSame(shown.restarts, service.restarts)) ||
-    (shown.problem === null) !== (service.problem === null)
+    service.runningState !== observed.state ||
+    (observed.restarts !== null && !areSame(observed.restarts, service.restarts)) ||
+    (observed.problem === null) !== (service.problem === null)
   )
 }
 
@@ -118,30 +122,35 @@ const unlessWorkedOn = `and not exists (select from deployment d join deployment
     where w.service_id = $1 and w.finished_at is null and d.state = 'RUNNING')`
 
 /** While a deployment works on the service, nothing is written: it shows its own. */
-const show = async (db: Queryable, service: Known, shown: Shown) => {
+const store = async (db: Queryable, service: Known, observed: ObservedStatus) => {
   if (isShownByTask(service)) return
-  if (!showsOther(service, shown) && areSame(shown.problem, service.problem)) return
+  if (!isStatusChanged(service, observed) && areSame(observed.problem, service.problem)) return
   await db.query(
     `update service_state set running_state = $2, problem = $3, restarts = coalesce($4, restarts)
      where service_id = $1 ${unlessWorkedOn}`,
     [
       service.serviceId,
-      shown.state,
-      shown.problem === null ? null : JSON.stringify(shown.problem),
-      shown.restarts === null ? null : JSON.stringify(shown.restarts),
+      observed.state,
+      observed.problem === null ? null : JSON.stringify(observed.problem),
+      observed.restarts === null ? null : JSON.stringify(observed.restarts),
     ],
   )
 }
 
 /** `trouble`: why missing instances could not be started. `tx`: the report is true once it is committed. */
-export type Tell = (current: readonly Instance[], trouble?: Problem | null, tx?: Queryable) => Promise<void>
+export type Report = (current: readonly Instance[], trouble?: Problem | null, tx?: Queryable) => Promise<void>
 
 /** Writes the status of a service during its repair: each report takes the previous ones into account. */
-export const createTeller = (parts: Pick<DeploymentParts, 'database'>, service: Known): Tell => {
+export const createReporter = (parts: Pick<DeploymentParts, 'database'>, service: Known): Report => {
   let known = service
   return async (current, trouble = null, tx = parts.database) => {
-    const shown = shownOf(known, current, trouble)
-    await show(tx, known, shown)
-    known = { ...known, runningState: shown.state, problem: shown.problem, restarts: shown.restarts ?? known.restarts }
+    const observed = observedOf(known, current, trouble)
+    await store(tx, known, observed)
+    known = {
+      ...known,
+      runningState: observed.state,
+      problem: observed.problem,
+      restarts: observed.restarts ?? known.restarts,
+    }
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Instance } from '../../runtimes/runtime.ts'
-import { type Known, shownOf, showsOther } from './shown.ts'
+import { isStatusChanged, type Known, observedOf } from './observed-status.ts'
 
 const service: Known = {
   ...{ serviceId: 's', desired: 'RUNNING', instances: 2, memoryMb: 64, runningState: 'RUNNING' },
@@ -15,11 +15,11 @@ const instance = (more: Partial<Instance> = {}): Instance => ({
 test('an instance that runs with something wrong is an error of the status, for as long as it is so', () => {
   const trouble = { message: 'It has lost its network.', needsNew: true }
   const problem = { code: 'instance_failing', message: trouble.message }
-  const one = shownOf(service, [instance({ trouble }), instance()])
+  const one = observedOf(service, [instance({ trouble }), instance()])
   assert.deepEqual([one.state, one.problem], ['WARNING', problem])
-  const both = shownOf(service, [instance({ trouble }), instance({ trouble })])
+  const both = observedOf(service, [instance({ trouble }), instance({ trouble })])
   assert.deepEqual([both.state, both.problem], ['ERROR', problem])
-  assert.equal(showsOther(service, one), true)
-  const mended = shownOf({ ...service, runningState: 'WARNING', problem }, [instance(), instance()])
+  assert.equal(isStatusChanged(service, one), true)
+  const mended = observedOf({ ...service, runningState: 'WARNING', problem }, [instance(), instance()])
   assert.deepEqual([mended.state, mended.problem], ['RUNNING', null])
 })
