@@ -60,8 +60,8 @@ test('a chart is planned, installed, upgraded, failed, rolled back and removed',
     [plan.chart, plan.differences.map(({ name, change }) => `${change} ${name}`).sort()],
     ['shop 1.0.0', ['added ConfigMap shop', 'added Deployment shop', 'added Ingress shop', 'added Service shop']],
   )
-  const { objects: made, unled } = await helm.upgrade(place, first, options)
-  assert.deepEqual(unled, [])
+  const { objects: made, unrouted } = await helm.upgrade(place, first, options)
+  assert.deepEqual(unrouted, [])
   assert.deepEqual(made.map(({ kind }) => kind).sort(), ['ConfigMap', 'Deployment', 'Ingress', 'Job', 'Service'])
   assert.deepEqual(await configMap(), { greeting: 'hello', literal: '{{ not rendered twice }}' })
   assert.equal((await read('/apis/batch/v1/*/jobs/shop-prepare')).status.succeeded, 1)

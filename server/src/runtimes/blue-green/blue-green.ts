@@ -14,8 +14,8 @@ import { createConverge, stopsFirst } from '../rollout.ts'
 import type { Runtime, ServiceKey } from '../runtime.ts'
 import { createDriver } from './converge.ts'
 import type { Instances } from './instances.ts'
-import { createLedBook, type LedBook } from './led.ts'
 import { createResize } from './resize.ts'
+import { createRoutedServices, type RoutedServices } from './routed.ts'
 import { routesOf } from './routes.ts'
 
 export interface BlueGreenParts {
@@ -32,7 +32,7 @@ export const noRouter: BlueGreenParts['router'] = {
   address: (port) => `localhost:${port}`,
 }
 
-const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ingress => {
+const createIngress = ({ instances, router }: BlueGreenParts, routed: RoutedServices): Ingress => {
   const look = async (services?: readonly ServiceKey[]): Promise<Published> => {
     const [seen, all] = await Promise.all([instances.see(services), router.routes()])
     const ids = services && new Set(services.map(({ serviceId }) => serviceId))
@@ -49,7 +49,7 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
       },
     }
   }
-  const keep = (publication: Publication): void => led.note(publication.service.serviceId, publication)
+  const keep = (publication: Publication): void => routed.note(publication.service.serviceId, publication)
   return {
     sharesPorts: true,
     look,
@@ -62,7 +62,7 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
       return refused.map(({ message }) => message)
     },
     unpublish(serviceId) {
-      led.note(serviceId, null)
+      routed.note(serviceId, null)
       return router.setService(serviceId, [])
     },
     url: (host) => router.url(host),
@@ -76,14 +76,14 @@ const createIngress = ({ instances, router }: BlueGreenParts, led: LedBook): Ing
  */
 export const createBlueGreen = (
   parts: BlueGreenParts,
-): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<LedBook, 'follow'> => {
-  const led = createLedBook(parts)
-  const driver = createDriver(parts, led)
+): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<RoutedServices, 'follow'> => {
+  const routed = createRoutedServices(parts)
+  const driver = createDriver(parts, routed)
   return {
     converge: createConverge({ of: () => driver, ending: () => [driver] }),
-    resize: createResize(parts, led),
+    resize: createResize(parts, routed),
     stopsFirst,
-    ingress: createIngress(parts, led),
-    follow: led.follow,
+    ingress: createIngress(parts, routed),
+    follow: routed.follow,
   }
 }

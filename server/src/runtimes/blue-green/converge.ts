@@ -5,7 +5,7 @@ import { type Driver, minute, type Part, type Parts, reportStopFirst, stopsFirst
 import { type Converged, isDown, type Rollout, type Running, readyWithinMs, type Workload } from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'
 import type { PlacedInstance } from './instances.ts'
-import type { LedBook } from './led.ts'
+import type { RoutedServices } from './routed.ts'
 import { publicationOf, routesFor, routesOf } from './routes.ts'
 import { createTraffic, drainTimeoutMs } from './traffic.ts'
 
@@ -16,8 +16,8 @@ const endDeadlineMs = 2 * minute
 /** The answer of its hosts while none of its instances runs yet. */
 const restOf = ({ scaling }: Workload): 'asleep' | 'starting' => (scaling?.sleeps === true ? 'asleep' : 'starting')
 
-export const createDriver = ({ instances, router }: BlueGreenParts, led: LedBook): Driver<Workload> => {
-  const { lead, tellLed, drain } = createTraffic(router)
+export const createDriver = ({ instances, router }: BlueGreenParts, routed: RoutedServices): Driver<Workload> => {
+  const { route, reportRouted, drain } = createTraffic(router)
 
   const rollOut = ({ workload, exposure }: Running<Workload>, rollout: Rollout): ReturnType<Driver['rollOut']> => {
     const { serviceId, revision, stopGraceMs } = workload
@@ -48,7 +48,7 @@ export const createDriver = ({ instances, router }: BlueGreenParts, led: LedBook
         async work(signal) {
           // Where nothing of the service runs its hosts say to wait.
           if ((await look()).length === 0)
-            await lead(serviceId, routesFor(workload, await exposure(), restOf(workload), []))
+            await route(serviceId, routesFor(workload, await exposure(), restOf(workload), []))
           await instances.apply(workload, (text) => rollout.report('start', text), signal)
         },
       },
@@ -63,10 +63,10 @@ export const createDriver = ({ instances, router }: BlueGreenParts, led: LedBook
         async work() {
           const publication = publicationOf(workload, await exposure())
           const routes = routesOf(publication, current)
-          led.note(serviceId, publication)
-          await lead(serviceId, routes)
+          routed.note(serviceId, publication)
+          await route(serviceId, routes)
           await rollout.serving()
-          tellLed(routes, rollout)
+          reportRouted(routes, rollout)
         },
       },
       drain: { deadlineMs: drainDeadlineMs, work: (signal) => drain(others, rollout, signal) },
@@ -89,7 +89,7 @@ export const createDriver = ({ instances, router }: BlueGreenParts, led: LedBook
       current = await instances.apply(workload, () => {}, signal)
     }
     const publication = publicationOf(workload, await exposure())
-    led.note(serviceId, publication)
+    routed.note(serviceId, publication)
     const refused = await routeWhatCan(router, serviceId, routesOf(publication, current))
     await drain([...others, ...surplus], unwatched(signal), signal)
     await instances.retire(workload, revision, stopGraceMs, signal)
@@ -103,7 +103,7 @@ export const createDriver = ({ instances, router }: BlueGreenParts, led: LedBook
       async work() {
         const isStopped = desired.state === 'stopped'
         const routes = isStopped ? routesFor(service, await desired.exposure(), 'stopped', []) : []
-        led.note(service.serviceId, null)
+        routed.note(service.serviceId, null)
         await router.setService(service.serviceId, routes)
       },
     },

@@ -3,11 +3,11 @@ import { routeWhatCan } from '../../router/routes.ts'
 import { stopsFirst, unwatched } from '../rollout.ts'
 import { isDown, type Runtime } from '../runtime.ts'
 import type { BlueGreenParts } from './blue-green.ts'
-import type { LedBook } from './led.ts'
+import type { RoutedServices } from './routed.ts'
 import { publicationOf, routesOf } from './routes.ts'
 import { createTraffic } from './traffic.ts'
 
-export const createResize = ({ instances, router }: BlueGreenParts, led: LedBook): Runtime['resize'] => {
+export const createResize = ({ instances, router }: BlueGreenParts, routed: RoutedServices): Runtime['resize'] => {
   const { drain } = createTraffic(router)
   return async (_service, { workload, exposure, failed }, serving, signal) => {
     signal.throwIfAborted()
@@ -23,7 +23,7 @@ export const createResize = ({ instances, router }: BlueGreenParts, led: LedBook
     }
     const [exposed] = await Promise.all([exposure(), serving()])
     const publication = publicationOf(workload, exposed, failed)
-    led.note(serviceId, publication)
+    routed.note(serviceId, publication)
     const refused = await routeWhatCan(router, serviceId, routesOf(publication, current))
     const surplus = own.filter(({ index }) => index >= workload.instances)
     if (surplus.length > 0) {

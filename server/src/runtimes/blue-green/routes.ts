@@ -43,8 +43,10 @@ export const routesOf = (
 ): AnyRoute[] => {
   if (revision === null) return routesFor(service, exposure, 'stopped', [])
   if (rest !== undefined) return routesFor(service, exposure, rest, [])
-  const led = seen.filter((each) => each.revision === revision && (instances === undefined || each.index < instances))
-  return routesFor(service, exposure, 'up', led)
+  const routed = seen.filter(
+    (each) => each.revision === revision && (instances === undefined || each.index < instances),
+  )
+  return routesFor(service, exposure, 'up', routed)
 }
 
 /** The publication of a version that runs. */

@@ -9,7 +9,7 @@ export const drainTimeoutMs = 30_000
 
 export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url' | 'address'>) => ({
   /** Routes requests at once; if a port is not available, nothing changes. */
-  async lead(serviceId: string, routes: AnyRoute[]): Promise<void> {
+  async route(serviceId: string, routes: AnyRoute[]): Promise<void> {
     await router.setService(serviceId, routes).catch((error: unknown) => {
       if (!(error instanceof PortUnavailable)) throw error
       const sentence = `${error.message[0]!.toUpperCase()}${error.message.slice(1)}.`
@@ -17,7 +17,7 @@ export const createTraffic = (router: Pick<Router, 'setService' | 'drain' | 'url
     })
   },
   /** One line for each address that is routed to the new version now. */
-  tellLed(routes: readonly AnyRoute[], { report }: Rollout): void {
+  reportRouted(routes: readonly AnyRoute[], { report }: Rollout): void {
     for (const route of routes)
       report(
         'switch',

@@ -34,7 +34,7 @@ export const createDriver = ({
   const publish = async ({ workload, exposure }: Running<Workload>): Promise<readonly string[]> =>
     ingress.publish({ service: workload, revision: workload.revision, exposure: await exposure() })
 
-  const tellLed = async ({ exposure }: Running, { report }: Rollout): Promise<void> => {
+  const reportRouted = async ({ exposure }: Running, { report }: Rollout): Promise<void> => {
     const { hosts, ports } = await exposure()
     for (const { host, path } of hosts)
       report('switch', `Requests to ${ingress.url(host)}${path ?? ''} now go to the new version.`)
@@ -79,7 +79,7 @@ export const createDriver = ({
           if (refused !== undefined) throw new DeploymentError('ingress_refused', refused)
           await othersLeave(workload, signal)
           await rollout.serving()
-          await tellLed(desired, rollout)
+          await reportRouted(desired, rollout)
         },
       },
       // Kubernetes ends the old ones as the new ones become ready.

@@ -87,10 +87,10 @@ const createChartWork = ({ objects, access, helm, clock }: Omit<ChartsParts, 'ob
     const told = watchPods(objects, clock, workload, rollout, AbortSignal.any([signal, over.signal]))
     try {
       const { domains = [] } = await exposure()
-      const { objects: made, unled } = await helm.upgrade(placeOf(workload), chartOf(workload, domains), options)
-      rollout.report('start', tellMade(made, workload.serviceId))
+      const { objects: made, unrouted } = await helm.upgrade(placeOf(workload), chartOf(workload, domains), options)
+      rollout.report('start', madeText(made, workload.serviceId))
       rollout.report('start', uncounted)
-      for (const domain of unled) rollout.report('switch', tellUnled(domain))
+      for (const domain of unrouted) rollout.report('switch', unroutedText(domain))
     } catch (error) {
       if (!(error instanceof DeploymentError) || told() === '') throw error
       throw new DeploymentError(error.code, `${error.message.replace(/\.?$/, '.')} ${told()}`, { cause: error })
@@ -99,7 +99,7 @@ const createChartWork = ({ objects, access, helm, clock }: Omit<ChartsParts, 'ob
     }
   }
 
-  const removeLeft = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
+  const removeRest = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const namespace = namespaceOf(service.environmentId)
     const query = { labelSelector: selectorOf({ [labels.chart]: service.serviceId }) }
     for (const kind of left)
@@ -110,31 +110,31 @@ const createChartWork = ({ objects, access, helm, clock }: Omit<ChartsParts, 'ob
   const takeDown = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const revisions = await helm.settle(placeOf(service), { timeoutSeconds: shortSeconds, signal })
     // The first one never finished.
-    await (revisions.length === 0 ? removeLeft(service, signal) : bringDown(service, signal))
+    await (revisions.length === 0 ? removeRest(service, signal) : bringDown(service, signal))
   }
 
   const remove = async (service: ServiceKey, signal: AbortSignal): Promise<void> => {
     const options = { timeoutSeconds: shortSeconds, signal }
     await helm.settle(placeOf(service), options)
     await helm.uninstall(placeOf(service), options)
-    await removeLeft(service, signal)
+    await removeRest(service, signal)
     const own = { [labels.service]: service.serviceId }
     await untilGone(objects, clock, 'Pod', own, namespaceOf(service.environmentId), signal)
   }
 
-  return { placeOf, isInstalled, chartOf, takeDown, install, remove, removeLeft }
+  return { placeOf, isInstalled, chartOf, takeDown, install, remove, removeRest }
 }
 
 const counted = (objects: readonly ChartedObject[]): string =>
   [...Map.groupBy(objects, ({ kind }) => kind)].map(([kind, all]) => `${all.length} ${kind.slice(0, 100)}`).join(', ')
 
-const tellMade = (made: readonly ChartedObject[], serviceId: string): string =>
+const madeText = (made: readonly ChartedObject[], serviceId: string): string =>
   `The chart is installed: ${counted(made.filter((each) => !isRecord(each, serviceId)))}.`
 
 /** Before a chart is rendered, its resources are unknown, and so is the effect of its autoscalers. */
 const uncounted = "The resources of the chart's pods and volumes are not counted toward the limits of the organization."
 
-const tellUnled = (domain: string): string =>
+const unroutedText = (domain: string): string =>
   `The custom domain ${domain} leads nowhere: no Ingress and no HTTPRoute of the chart names it.`
 
 /** Pods of charts have no revision: a label with it would restart them all at each deployment. */
@@ -182,7 +182,7 @@ export const createCharts = ({
         return { retire: { deadlineMs: 10 * minute, work: (own) => end(service, own) } }
       }
       // An end that was cut after helm had forgotten it.
-      if (state === 'absent') await work.removeLeft(service, signal)
+      if (state === 'absent') await work.removeRest(service, signal)
       return {}
     },
     async plan({ workload, exposure }, signal) {

@@ -121,7 +121,7 @@ interface HelmPlan {
 interface MadeByChart {
   objects: ChartedObject[]
   /** Domains that no object of it names: they lead nowhere. */
-  unled: string[]
+  unrouted: string[]
 }
 
 /** All reject with a `DeploymentError`: `tool_missing`, `chart_refused`, `helm_failed`; or a `KubernetesError`. */
@@ -148,14 +148,14 @@ const renderJudged = async (
   { archive, values, allowClusterWide, domains, complete = (objects) => [...objects] }: Chart,
   isUpgrade: boolean,
   signal?: AbortSignal,
-): Promise<RenderedChart & { unled: string[] }> => {
+): Promise<RenderedChart & { unrouted: string[] }> => {
   const versions = await readVersions(api, signal)
   const rendered = await render(session, { release, namespace, archive, values, isUpgrade, ...versions, signal })
   const all = [...rendered.crds, ...rendered.objects]
   judge(all, { scopeOf: await readScopes(api, all, signal), namespace, allowClusterWide })
-  const unled = judgeHosts(all, domains)
+  const unrouted = judgeHosts(all, domains)
   judgeWays(all)
-  return { ...rendered, unled, objects: complete(rendered.objects) }
+  return { ...rendered, unrouted, objects: complete(rendered.objects) }
 }
 
 /** `pin`: the address at which the API server may be reached. */
@@ -203,7 +203,7 @@ export const createHelm = (tool: HelmTool, pin: Pin): Helm => {
             'helm_failed',
             'Helm could not keep the new revision: it needs all rights on secrets.',
           )
-        return { objects: [...rendered.crds, ...rendered.objects], unled: rendered.unled }
+        return { objects: [...rendered.crds, ...rendered.objects], unrouted: rendered.unrouted }
       }),
     settle: (place, options) => withPlace(place, (session) => settle(session, place, options)),
     installed: (place, signal) => withPlace(place, (session) => installedObjects(session, place, signal)),

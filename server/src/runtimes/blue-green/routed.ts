@@ -10,14 +10,14 @@ import type { ServiceKey } from '../runtime.ts'
 import type { Instances, PlacedInstance } from './instances.ts'
 import { routesOf } from './routes.ts'
 
-export interface LedParts {
+export interface RoutedParts {
   instances: Pick<Instances, 'see'>
   router: Pick<Router, 'setService' | 'routes'>
 }
 
-export interface LedBook {
+export interface RoutedServices {
   /** Call it before the router is updated; null: the next routes are set by other code. */
-  note(serviceId: string, led: Publication | null): void
+  note(serviceId: string, routed: Publication | null): void
   /** The instances that are ready have changed. */
   follow(service: ServiceKey): Promise<void>
 }
@@ -38,17 +38,17 @@ const isSameVersion = (routes: readonly AnyRoute[], all: readonly AnyRoute[]): b
 
 const asReady = (instance: PlacedInstance): PlacedInstance => ({ ...instance, unready: false })
 
-export const createLedBook = ({ instances, router }: LedParts): LedBook => {
-  const book = new Map<string, Publication>()
+export const createRoutedServices = ({ instances, router }: RoutedParts): RoutedServices => {
+  const publications = new Map<string, Publication>()
   return {
     // A new object each time: it shows whether the publication changed during a check.
-    note(serviceId, led) {
-      if (led === null || led.revision === null || led.rest !== undefined) book.delete(serviceId)
-      else book.set(serviceId, { ...led })
+    note(serviceId, routed) {
+      if (routed === null || routed.revision === null || routed.rest !== undefined) publications.delete(serviceId)
+      else publications.set(serviceId, { ...routed })
     },
     async follow(service) {
       const { serviceId } = service
-      const noted = book.get(serviceId)
+      const noted = publications.get(serviceId)
       if (noted === undefined) return
       const [seen, routes] = await Promise.all([instances.see([service]), router.routes()])
       const present = routes.filter((route) => route.serviceId === serviceId)
@@ -56,7 +56,8 @@ export const createLedBook = ({ instances, router }: LedParts): LedBook => {
       if (areEqual(present, wanted)) return
       // Routes that another server has set since are left alone.
       const whole = routesOf(noted, seen.map(asReady))
-      if (book.get(serviceId) === noted && isSameVersion(present, whole)) await router.setService(serviceId, wanted)
+      if (publications.get(serviceId) === noted && isSameVersion(present, whole))
+        await router.setService(serviceId, wanted)
     },
   }
 }
