@@ -5,13 +5,13 @@ import type { Secret } from '../lib/secret.ts'
 export interface ChartSettings {
   /** Until its workloads are ready: 1–86,400. */
   waitSeconds: number
-  /** It may make objects that are not of the environment's namespace. */
+  /** It may make objects outside the environment's namespace. */
   allowClusterWide: boolean
 }
 
-/** What a runtime with the ability installs in place of instances. */
+/** The chart that a runtime with the ability installs in place of instances. */
 export interface ChartToRun extends ChartSettings {
-  /** The archive with all its dependencies, and values files, the last of which counts most: secret, for variables are in them. */
+  /** The archive with all its dependencies, and values files, the last of which wins: they contain secret variables. */
   content: Secret<ChartContent>
 }
 
@@ -21,7 +21,7 @@ export interface ChartContent {
   values: string[]
 }
 
-/** What a chart would make otherwise than what is there, by name alone: values may be secret. */
+/** An object that a chart would change, by name alone: values may be secret. */
 export interface ChartChange {
   /** `Deployment shop` */
   name: string

@@ -124,7 +124,7 @@ export interface Workload extends Revision, Placement {
   volumes: { id: string; mountPath: string; sizeGb: number }[]
   readiness: Probe | null
   liveness: Probe | null
-  /** Time between SIGTERM and SIGKILL, in milliseconds; what is run before SIGTERM takes its time from it. */
+  /** Time between SIGTERM and SIGKILL, in milliseconds; the command before SIGTERM is part of it. */
   stopGraceMs: number
   /** Only its volumes and the folders of its outputs can be written to. */
   readOnlyRoot?: boolean
@@ -140,7 +140,7 @@ export interface Workload extends Revision, Placement {
   withoutRoot?: { user: number; env?: Readonly<Record<string, string>> }
   /** The owners' labels for people and tools that read the engine: never trusted by us. */
   labels?: Record<string, string>
-  /** How its requests are treated on their way, where that is not as usual: settings, by their names. */
+  /** Its settings for the treatment of requests that differ from the defaults, by name. */
   ingress?: Readonly<Record<string, unknown>>
   /** Text stored with instances and volumes, for `records` to read: not configuration, a change has no effect. */
   record?: string
@@ -151,7 +151,7 @@ export type Artifact = Workload | ServiceChart | ServiceApp
 
 export type ArtifactKind = Artifact['artifact']
 
-/** How long the instances of a new revision may take until they have said yes as often as they are asked to. */
+/** How long the instances of a new revision may take until they have passed their probe often enough. */
 export const readyWithinMs = ({
   readyTimeoutMs,
   readiness,
@@ -352,7 +352,7 @@ export const engineAbilities: ReadonlySet<Ability> = new Set(
   abilities.filter((each) => each !== 'charts' && each !== 'apps'),
 )
 
-/** `exposure` is asked when it is published: names may come and go while a version starts. */
+/** `exposure` is called when it is published: names may be added and removed while a version starts. */
 export interface Running<Of extends Artifact = Artifact> {
   state: 'running'
   workload: Of
@@ -445,9 +445,9 @@ export interface Runtime {
     serving: () => Promise<void>,
     signal: AbortSignal,
   ): Promise<Converged>
-  /** What a chart would change; with the ability `charts` alone. Rejects as `converge` does for a chart that it refuses. */
+  /** The changes of a chart; only with the ability `charts`. Rejects as `converge` does for a chart that it refuses. */
   planChart?(desired: Running<ServiceChart>, signal: AbortSignal): Promise<ChartChange[]>
-  /** Why an app cannot be deployed now, in a sentence; null if it can. With the ability `apps` alone. Answers within 3 s. */
+  /** Why an app cannot be deployed now, in a sentence, within 3 s; null if it can. Only with the ability `apps`. */
   appRefusal?(app: AppSettings): Promise<string | null>
   /** The present objects of an app; null without one. Only with the ability `apps`. */
   readApp?(service: ServiceKey, signal: AbortSignal): Promise<AppObjects | null>

@@ -12,7 +12,7 @@ const readHead = async ({ parts, organizationId }: Next, git: BuildSpec['git']):
   try {
     return await parts.builder.head(await openGitSource(parts, organizationId, git), headTimeoutMs)
   } catch (error) {
-    // The token was deleted: the deployment will say so.
+    // The token was deleted: the deployment will report it.
     if (error instanceof DeploymentError) return null
     throw error
   }

@@ -59,7 +59,7 @@ const readDigest = async (
     return (await images.resolve({ organizationId, reference, ...access }, signal)) ?? from
   } catch (error) {
     if (!(error instanceof DeploymentError)) throw error
-    // The deployment, which pulls, says why.
+    // The deployment, which pulls, reports why.
     return error.code === 'image_denied' ? null : from
   }
 }

@@ -16,7 +16,7 @@ import { ownersLabelsIn } from './owners-labels.ts'
  * there for charts and apps too. The environment is sealed beside it.
  */
 export type FrozenWorkload = Omit<Workload, 'artifact' | 'env' | 'files' | 'image'> & {
-  /** Its content is sealed beside it. */
+  /** Its content is sealed. */
   chart?: ChartSettings
   /** The same. */
   app?: AppSettings

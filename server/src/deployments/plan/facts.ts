@@ -153,7 +153,7 @@ const versionChangesOf = (version: Version, current: OpenedRelease | null, built
   }
 }
 
-/** Rejects for a size that was changed. Nothing is said while the engine does not answer. */
+/** Rejects for a size that was changed. Not checked while the engine does not answer. */
 const unlimitedSizes = async (
   kind: DeployableKind,
   { row, cluster }: Subject,

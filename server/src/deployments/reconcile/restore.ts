@@ -1,7 +1,7 @@
 /**
- * Starts what is missing of a service, from its release. An image that was pulled and is gone is pulled again here; one
- * that was built is built again by a deployment (request/lost-image.ts). Whatever keeps the service from running, its status
- * says so.
+ * Starts missing instances of a service, from its release. An image that was pulled and is gone is pulled again here;
+ * one that was built is built again by a deployment (request/lost-image.ts). Its status reports the reason if the service
+ * cannot run.
  */
 import type { Cluster } from '../../clusters/clusters.ts'
 import { DeploymentError } from '../../lib/errors.ts'

@@ -46,7 +46,7 @@ interface DesiredService extends Known {
 
 type DesiredRow = Omit<DesiredService, 'artifact'> & { kind: string }
 
-/** What there is of a service. */
+/** The objects of a service. */
 interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */
@@ -65,7 +65,7 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
-/** How many there are of one that scales is the cluster's affair, if it scales by itself: as few as there may be will do. */
+/** If the cluster scales a service by itself, the number of instances is up to it: the minimum is enough. */
 const asKept = ({ runtime }: Cluster, { kind, ...row }: DesiredRow): DesiredService => {
   const service = { ...row, artifact: artifactOf(kind) }
   const { scaling, instances } = service

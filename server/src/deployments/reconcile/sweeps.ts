@@ -103,7 +103,9 @@ interface Pending extends ServiceKey {
   kind: string
 }
 
-/** Marks deletions as done of which the cluster has nothing any more. `owned` was read after they were written. */
+/**
+ * Marks deletions as done when the cluster has no object of them any more. `owned` was read after they were written.
+ */
 export const finishDeletions = async (
   parts: DeploymentParts,
   { key, runtime }: Cluster,

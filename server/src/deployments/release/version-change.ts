@@ -33,7 +33,7 @@ export const mayBeSkipped = ({ wholeEnvironment, stopsFirst, runsTask, released,
 export const commitOf = (release: Release | null): string | null =>
   (release?.commit as Commit | null | undefined)?.git_commit_id ?? null
 
-/** Whether a deploy of this image stays with the release's own, whatever its registry has by now. */
+/** Whether a deploy of this image keeps the release's own, whatever its registry has by now. */
 export const staysAt = (
   current: Release | null,
   wanted: Extract<Source, { from: 'image' }>,

@@ -58,7 +58,7 @@ const lacks: Record<Ability, { isNeeds(of: Needs): boolean; what: string }> = {
   },
   apps: {
     isNeeds: ({ artifact }) => artifact === 'app',
-    what: 'has no Argo CD, which the service is for',
+    what: 'has no Argo CD, which this service needs',
   },
   charts: {
     isNeeds: ({ artifact }) => artifact === 'chart',
@@ -77,7 +77,7 @@ const lacks: Record<Ability, { isNeeds(of: Needs): boolean; what: string }> = {
   },
   'network-settings': {
     isNeeds: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
-    what: "does not act on a service's advanced settings of the network, but the service changes some",
+    what: 'does not support advanced network settings, but this service sets some',
   },
   'sticky-sessions': {
     isNeeds: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,

@@ -64,7 +64,7 @@ export const converge = async (
   await run.cluster.runtime.converge(run.ref, desired, watched(run, serving), run.signal)
 }
 
-/** As many instances of a new version as the one has that it takes over from, which may have to serve as much. */
+/** As many instances of a new version as its predecessor has, which may have to serve as much. */
 const scaledAs = async ({ parts, service }: ServiceRun, release: Release, workload: Artifact): Promise<Artifact> => {
   const { scaling, instances } = scaleOf(workload)
   if (scaling === undefined) return workload
@@ -80,7 +80,7 @@ const tellScaling = ({ log }: ServiceRun, { scaling }: Pick<Workload, 'scaling'>
   if (scaling?.min === 0 && !scaling.sleeps) log.line('start', neverSleeps)
 }
 
-/** Back to what was before: what can be had of it at once is enough. */
+/** Back to the former version: as far as is possible at once. */
 export const convergeBack = async (run: ServiceRun, before: Artifact | null, signal: AbortSignal): Promise<void> => {
   await takeInstances(run, signal)
   const desired =
@@ -91,7 +91,7 @@ export const convergeBack = async (run: ServiceRun, before: Artifact | null, sig
   for (const message of refused) run.parts.log.warn({ serviceId: run.service.id }, message)
 }
 
-/** An older release may come back to ports that were given up since. */
+/** An older release may need ports that were released since. */
 const reservePorts = async (
   { parts, claim, service, log }: ServiceRun,
   { ports }: Pick<Workload, 'ports'>,

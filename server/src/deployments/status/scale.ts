@@ -19,6 +19,6 @@ export const readScale = async (
 export const scaleOf = (of: Artifact | FrozenWorkload): Pick<Workload, 'instances' | 'scaling'> =>
   'instances' in of ? of : { instances: 1 }
 
-/** With as many instances as there are to be now. */
+/** With the present target number of instances. */
 export const atScale = <Of extends Artifact | FrozenWorkload>(workload: Of, scale: number | null): Of =>
   scale === null || scaleOf(workload).scaling === undefined ? workload : { ...workload, instances: scale }

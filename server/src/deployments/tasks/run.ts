@@ -42,7 +42,7 @@ export interface TaskClaim {
   ended?(exitCode: number): void
 }
 
-/** A release, or what would be one. */
+/** A release, or a would-be one. */
 export type Runnable = Pick<OpenedRelease, 'environment'> & { workload: Workload; releaseId: string | null }
 
 /** Events that change something, whose outputs are for other services. */

@@ -143,7 +143,7 @@ const usersRefusal = (settings: IngressSettings, env: Readonly<Record<string, st
 /** Whether the policy needs the service's variables. */
 export const needsUsers = (settings: IngressSettings): boolean => (settings[basicAuthKey] ?? '') !== ''
 
-/** Why requests cannot be treated as a version asks, as a sentence: it must not be reachable otherwise. */
+/** Why requests cannot be treated as a version requires, as a sentence: then it must not be reachable. */
 export const policyRefusal = (
   settings: IngressSettings | undefined,
   env: Readonly<Record<string, string>>,

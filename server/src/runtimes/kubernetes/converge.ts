@@ -12,12 +12,12 @@ export interface ConvergeParts extends ServiceObjectsParts {
   ready(workload: Workload, progress: Progress, signal: AbortSignal): Promise<void>
 }
 
-/** For which the API server may be away, or be upgraded, at any step. */
+/** For an API server that is down, or being upgraded, at any step. */
 const awayMs = 2 * minute
 const startDeadlineMs = awayMs + 3 * minute
 const stepDeadlineMs = awayMs + minute
 
-/** It may take minutes, or never come: the service serves meanwhile. */
+/** It may take minutes, or never be assigned: the service serves meanwhile. */
 const pendingBalancer = (protocol: string, port: number): string =>
   `The load balancer for ${protocol} port ${port} has no address yet. If it gets none, the cluster has nothing that provides load balancers; the links of the service show the address once there is one.`
 

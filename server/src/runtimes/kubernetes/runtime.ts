@@ -221,7 +221,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     usage: createUsage(objects),
     usageProblem: createUsageProblem(objects),
     watch: (signal) => watchApps((own) => watchEvents(objects, clock, own), { objects, clock, argoNamespace }, signal),
-    // The cluster's own machines look after what runs on them.
+    // The cluster's own machines check their pods.
     async keepAlive(signal) {
       if (!signal.aborted) await once(signal, 'abort')
     },

@@ -6,7 +6,7 @@ import { DeploymentError } from '../../../lib/errors.ts'
 import type { ServiceApp } from '../../runtime.ts'
 import { idLabels, labels, type Manifest, namespaceOf, type Place } from '../manifests/describe.ts'
 
-/** The cluster that the Argo CD runs in, as it calls it. */
+/** Argo CD's name of the cluster that it runs in. */
 export const thisCluster = 'https://kubernetes.default.svc'
 export const secretTypeLabel = 'argocd.argoproj.io/secret-type'
 /** A label on a login of the Argo CD: its administrator lets every app use it. */

@@ -164,7 +164,7 @@ export const createCharts = ({
     rollOut: (desired, rollout) => ({
       parts: {
         start: {
-          // Helm waits, and waits as long again when it has to take back what failed.
+          // Helm waits, and waits as long again when it has to roll back a failed upgrade.
           deadlineMs: 3 * 1000 * desired.workload.chart.waitSeconds + 5 * minute,
           work: (signal) => work.install(desired, rollout, signal),
         },
@@ -181,7 +181,7 @@ export const createCharts = ({
         const end = state === 'absent' ? work.remove : work.takeDown
         return { retire: { deadlineMs: 10 * minute, work: (own) => end(service, own) } }
       }
-      // An end that was cut after helm had forgotten it.
+      // A removal that was interrupted after helm had forgotten the release.
       if (state === 'absent') await work.removeRest(service, signal)
       return {}
     },
