@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
-import type { Browser, Locator, Page } from 'playwright-core'
+import type { Browser, Locator, Page, Route } from 'playwright-core'
 import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
 import { onlyAtNight } from './support/nightly.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
@@ -157,15 +157,20 @@ const isUnharmed = async (page: Page, what: string): Promise<void> => {
   assert.deepEqual(await page.evaluate(outside), [], `${what} is wider than its window`)
 }
 
+const answerLong = async (route: Route, length: number): Promise<void> => {
+  const response = await route.fetch()
+  const text = await response.text()
+  await route.fulfill({ response, body: text.replaceAll(longWord, 'W'.repeat(length)) })
+}
+
 /** As if names could be so long: text from git hosts, registries and clusters has other limits than the API. */
 const lengthen = async (page: Page, length: number): Promise<void> => {
   await page.route(
     () => true,
     async (route) => {
       if (!['fetch', 'xhr'].includes(route.request().resourceType())) return route.fallback()
-      const response = await route.fetch()
-      const text = await response.text()
-      await route.fulfill({ response, body: text.replaceAll(longWord, 'W'.repeat(length)) })
+      // A page that is left no longer gets its responses.
+      await answerLong(route, length).catch(() => route.abort().catch(() => {}))
     },
   )
   await visit(page, `/o/${organizationId}`)
