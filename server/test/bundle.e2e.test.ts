@@ -44,7 +44,7 @@ test('the bundle starts, builds the sample from git, shows its pages, names sour
     env: { ...env, SLIPWAY_DATA_DIR: slipway.dataDir, SLIPWAY_LOG_LEVEL: 'debug', SLIPWAY_ADMIN_TOKEN: adminToken },
   })
   assert.match(second.stderr, /another Slipway .* is running on/)
-  assert.match(second.stderr, /at claimDataDirectory \(\/.*\/server\/src\/process-file\.ts:\d+:\d+\)/)
+  assert.match(second.stderr, /at claimDataDirectory \(\/.*\/server\/src\/wiring\/process-file\.ts:\d+:\d+\)/)
 
   await slipway.kill('SIGTERM')
   assert.doesNotMatch(slipway.output(), /did not shut down cleanly/)

@@ -33,6 +33,17 @@ const newContainer = (name: string, image = 'fake/serve', tag = '1'): Promise<Js
     ports: [],
   })
 
+/** All pages of the context share the session. */
+const signIn = async (): Promise<void> => {
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000 * patience)
+  await page.goto(`${slipway.url}/sign-in`)
+  await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
+  await page.keyboard.press('Enter')
+  await page.waitForURL('**/o/*')
+  await page.close()
+}
+
 before(async () => {
   if (skip !== false) return
   await buildConsole()
@@ -47,6 +58,7 @@ before(async () => {
   environmentId = (await send('POST', `/project/${projectId}/environment`, { name: 'live', mode: 'PRODUCTION' })).id
   browser = await openBrowser()
   context = await browser.newContext()
+  await signIn()
 })
 
 after(async () => {
@@ -59,13 +71,7 @@ const open = async (path: string, page?: Page): Promise<Page> => {
   page ??= await context.newPage()
   page.setDefaultTimeout(20_000 * patience)
   await page.goto(slipway.url + path)
-  const field = page.getByRole('textbox', { name: 'Token' })
-  await page.locator('main h1').or(field).first().waitFor()
-  if (await field.isVisible()) {
-    await field.fill(adminToken)
-    await page.keyboard.press('Enter')
-    await page.locator('main h1').waitFor()
-  }
+  await page.locator('main h1').waitFor()
   await page.evaluate('window.notReloaded = true')
   return page
 }
