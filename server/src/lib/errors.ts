@@ -56,7 +56,6 @@ export class ApiError extends Error {
 export const badRequest = (message: string, details?: FieldError[], code = 'invalid_request'): ApiError =>
   new ApiError(400, code, message, { details })
 
-/** 400 for one field of the body. */
 export const invalidField = (field: string, message: string): ApiError =>
   badRequest(`${field.slice(1).replaceAll('/', '.')}: ${message}`, [{ field, message }])
 

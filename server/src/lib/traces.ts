@@ -6,7 +6,6 @@ import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** A place in a file, both counted from 1. */
 interface Place {
   line: number
   column: number

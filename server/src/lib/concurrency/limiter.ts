@@ -15,7 +15,6 @@ export interface Allowance {
 }
 
 export interface Limiter {
-  /** Takes one from the bucket of `key`. */
   take(key: string): Allowance
   /** Puts back one that `take` took. */
   give(key: string): void

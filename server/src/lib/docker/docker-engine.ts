@@ -53,9 +53,18 @@ export interface Engine {
 
 const defaultDeadlineMs = 30_000
 
-/** True for an answer of the engine with one of these statuses. */
 export const isEngineError = (error: unknown, ...statuses: number[]): error is EngineError =>
   error instanceof EngineError && (statuses.length === 0 || statuses.includes(error.status))
+
+/** What the engine says of an object; null if it does not exist. */
+export const orNull = async <Answer>(work: Promise<Answer>): Promise<Answer | null> => {
+  try {
+    return await work
+  } catch (error) {
+    if (isEngineError(error, 404)) return null
+    throw error
+  }
+}
 
 /** Awaits a removal; succeeds if the object no longer exists or is being removed. */
 export const ignoreGone = async (work: Promise<unknown>): Promise<void> => {

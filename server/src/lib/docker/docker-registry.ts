@@ -16,9 +16,7 @@ interface RegistryAccess {
 }
 
 export interface RegistryClient {
-  /** Tags of a repository, at most 1000. */
   tags(image: string): Promise<string[]>
-  /** Whether a tag exists. */
   hasTag(image: string, tag: string): Promise<boolean>
   /** Names of its repositories, at most 1000; many public registries do not list them. */
   images(): Promise<string[]>

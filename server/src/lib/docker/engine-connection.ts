@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import type { Pin } from '../net/pinned-connector.ts'
 import { Secret } from '../secret.ts'
 
-/** A socket of this machine. */
 interface LocalConnection {
   kind: 'local'
   socketPath: string

@@ -101,7 +101,6 @@ interface RegistryAnswer extends OutboundStream {
   hasLogin: boolean
 }
 
-/** Throws a `RegistryError` unless the status is that of a success. */
 export const refuseStatus = ({
   status,
   headers,

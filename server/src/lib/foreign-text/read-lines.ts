@@ -7,7 +7,6 @@ import type { Readable } from 'node:stream'
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises'
 
 export interface LineOptions {
-  /** In characters. */
   longest: number
   /** The error for a longer line; without it, the line is cut into pieces of about that length. */
   tooLong?: () => Error

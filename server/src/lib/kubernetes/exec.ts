@@ -9,7 +9,6 @@ import { readJson } from '../foreign-text/read-json.ts'
 import { KubernetesError, refusedBy } from './kubernetes-errors.ts'
 
 export interface Executed {
-  /** Standard output. */
   output: Buffer
   exitCode: number
 }

@@ -81,7 +81,6 @@ const textIn = (fields: Fields, name: string): string => {
   return typeof value === 'string' ? value.trim() : ''
 }
 
-/** The one entry of a list of `{name, <inner>}`. */
 const entryOf = (fields: Fields, list: string, inner: string, name: string): Fields => {
   const all = fields.get(list)
   const entries = (Array.isArray(all) ? all : []).flatMap((each) => mapIn(each) ?? [])
@@ -103,7 +102,6 @@ const fileOf = (instead: string): string =>
   `names a file, which this server does not have: put its content into \`${instead}\` (${flatten})`
 const impersonates = "must not use impersonation (`as`): use that user's own credentials"
 
-/** Why a field makes a kubeconfig unusable. */
 const refusedOfCluster: Record<string, string> = {
   'certificate-authority': fileOf('certificate-authority-data'),
   'proxy-url': 'names a proxy (`proxy-url`): this server connects to the cluster directly',

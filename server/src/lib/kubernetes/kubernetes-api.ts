@@ -33,7 +33,6 @@ export interface RemoveOptions extends AskOptions {
   graceSeconds?: number
 }
 
-/** The part of a collection that was read, and its version. */
 interface Listed<T> {
   items: T[]
   resourceVersion: string
@@ -75,7 +74,6 @@ export interface KubernetesApi {
 
 export interface ExecCommand {
   container: string
-  /** A program and its arguments; no shell reads them. */
   words: readonly string[]
   maxBytes: number
 }
@@ -84,7 +82,6 @@ const defaultDeadlineMs = 10_000
 const longestAnswer = 4 << 20
 const mostValues = 300_000
 const pageSize = 100
-/** Attempts of one request that gets a 429. */
 const triesMost = 3
 const longestWaitMs = 5000
 const connections = 8
@@ -230,7 +227,6 @@ export const createKubernetesApi = (
 ): KubernetesApi => {
   const { send, run, close } = createSender(access, pin)
   const owner = `cluster ${access.host}:${access.port}`
-  /** Enforces the deadline, and turns every failure into a `KubernetesError`. */
   const within = async <T>(options: AskOptions, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     using late = limitTime(clock, options.deadlineMs ?? defaultDeadlineMs)
     const signal = options.signal === undefined ? late.signal : AbortSignal.any([options.signal, late.signal])

@@ -35,7 +35,6 @@ const words: Record<number, string> = {
   429: 'The API server of the cluster has too many requests at the moment.',
 }
 
-/** For an answer with an error status. */
 export const refusedBy = (status: number, body: unknown): KubernetesError => {
   const known = words[status]
   if (known !== undefined) return new KubernetesError(status, known)
@@ -43,7 +42,6 @@ export const refusedBy = (status: number, body: unknown): KubernetesError => {
   return new KubernetesError(status, `The API server of the cluster answered with status ${status}${reasonIn(body)}`)
 }
 
-/** For a request without an answer. */
 export const unanswered = (cause: unknown): KubernetesError => {
   for (const each of causesOf(cause)) {
     const found = explainCause(each, what)

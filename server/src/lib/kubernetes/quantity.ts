@@ -4,7 +4,6 @@ const factors: Record<string, number> = {
   ...{ Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 },
 }
 
-/** Null if the text is not a quantity. */
 export const parseQuantity = (text: unknown): number | null => {
   const [, digits, suffix = ''] =
     /^(\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,2})?)([A-Za-z]{0,2})$/.exec(String(text)) ?? []

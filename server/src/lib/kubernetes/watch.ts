@@ -52,7 +52,6 @@ const passing = new Set([0, 410, 429])
 export const isPassing = (error: unknown): boolean =>
   !(error instanceof KubernetesError) || passing.has(error.status) || error.status >= 500
 
-/** Ends a stream that has become silent. */
 const endSilent = (stream: Readable, clock: Pick<Clock, 'sleep'>, ended: AbortSignal): (() => void) => {
   let isHeard = true
   const look = async (): Promise<void> => {

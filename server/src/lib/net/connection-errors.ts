@@ -30,7 +30,6 @@ const sentences: [RegExp, string][] = [
 
 const upper = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
 
-/** An error, and its causes. */
 export function* causesOf(error: unknown): Generator<Error & { code?: unknown }> {
   for (let each = error; each instanceof Error; each = each.cause) yield each
 }

@@ -12,7 +12,6 @@ const keptMs = 1000
 
 export type Interfaces = () => Record<string, { cidr: string | null }[] | undefined>
 
-/** Returns whether an address belongs to a bridge of an engine. */
 export const createEngineBridges = (interfaces: Interfaces = networkInterfaces) => {
   let networks: NonNullable<ReturnType<typeof parseNetwork>>[] = []
   let readAt = Number.NEGATIVE_INFINITY

@@ -16,7 +16,6 @@ export type Resolve = (host: string) => Promise<readonly { address: string }[]>
 interface ResolveOptions {
   /** `address:port`; default those of the system. */
   servers?: readonly string[]
-  /** Path of the list of hosts. */
   hosts?: string
   /** Path of the system's resolver configuration. */
   config?: string

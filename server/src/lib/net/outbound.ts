@@ -79,7 +79,6 @@ export interface StreamRequest extends StreamLimits {
   headers?: Record<string, string>
   /** A streamed body ends with the request; its length is not sent, unless a header contains it. */
   body?: Buffer | Readable
-  /** As for a request. */
   connectTimeoutMs?: number
   signal?: AbortSignal
 }
@@ -140,7 +139,6 @@ const refuse = (reason: string | null): void => {
 const keptOf = ({ isContainer }: Policy, own: ReadonlySet<string>, address: Address): Kept =>
   own.has(formatAddress(address)) ? 'own' : isContainer(address) ? 'container' : null
 
-/** Ports of SSH and of Docker engines. */
 const machinePorts = new Set([22, 2375, 2376])
 
 const checkPlace = async (policy: Policy, target: OutboundTarget, isMachine = false): Promise<CheckedAddress> => {

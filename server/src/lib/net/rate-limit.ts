@@ -23,7 +23,6 @@ export const rateLimitWaitMs = (headers: Headers, nowMs: number): number => {
   return 0
 }
 
-/** A 429, and the 403 that some hosts answer instead. */
 export const isRateLimited = (status: number, headers: Headers): boolean =>
   status === 429 ||
   (status === 403 &&

@@ -1,6 +1,5 @@
 /** Cron expressions of five fields: minute, hour, day of the month, month, day of the week. Pure. */
 
-/** The range of each field. */
 export interface Cron {
   minutes: ReadonlySet<number>
   hours: ReadonlySet<number>
@@ -65,7 +64,6 @@ const readField = (text: string, field: Field): Set<number> | null => {
 
 const isOpen = (text: string): boolean => text.startsWith('*') || text.startsWith('?')
 
-/** Parses an expression; null if it is invalid. */
 export const parseCron = (text: string): Cron | null => {
   const words = (shortcuts.get(text.trim().toLowerCase()) ?? text).trim().split(/\s+/)
   const sets = words.map((word, index) => (index < fields.length ? readField(word, fields[index]!) : null))
@@ -76,7 +74,6 @@ export const parseCron = (text: string): Cron | null => {
   return { minutes: minutes!, hours: hours!, days: days!, months: months!, weekdays: week, eitherDay }
 }
 
-/** Whether a name is in the time zone database. */
 export const isTimeZone = (name: string): boolean => {
   try {
     return /^[A-Za-z]/.test(name) && new Intl.DateTimeFormat('en', { timeZone: name }) !== null

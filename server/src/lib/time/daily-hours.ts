@@ -3,7 +3,6 @@ import { parseCron } from './cron.ts'
 import { nextTime } from './next-time.ts'
 
 export interface DailyHours {
-  /** A name of the time zone database. */
   timezone: string
   /** RFC 3339, of which only the time of day as it is written counts; likewise `stop_time`. */
   start_time: string
@@ -16,7 +15,6 @@ export interface DailyHours {
 /** From Sunday, as a cron expression counts. */
 const days = ['SUNDAY', 'MONDAY', 'TUESDAY', 'WEDNESDAY', 'THURSDAY', 'FRIDAY', 'SATURDAY']
 
-/** `HH:MM` of a timestamp. */
 export const timeOfDay = (text: string): string => /T(\d{2}:\d{2})/i.exec(text)?.[1] ?? '00:00'
 
 const nextAt = (time: string, weekdays: readonly number[], timezone: string, now: Date): Date | null => {
