@@ -24,7 +24,6 @@ export interface GitSource {
   credentials?: Secret<GitLogin>
 }
 
-/** A commit in the public API. */
 export interface Commit {
   git_commit_id: string
   message: string
@@ -53,7 +52,6 @@ export const cacheScopeOf = (projectId: string, mode: string): string => `${proj
 export interface BuildRequest {
   /** Owner of the build: its base images and cached results belong to this organization. */
   organizationId: string
-  /** The cluster that needs the image. */
   clusterId: string
   /** Results of other scopes are not reused, whatever their content (`cacheScopeOf`). */
   cacheScope: string
@@ -61,7 +59,6 @@ export interface BuildRequest {
   commitId: string
   /** Folder inside the repository, `/` for its top. */
   rootPath: string
-  /** Relative to `rootPath`. */
   dockerfilePath: string
   targetStage: string | null
   tool?: ToolBuild
@@ -74,7 +71,6 @@ export interface BuildRequest {
   timeoutMs: number
   /** Submodules stay empty folders. */
   skipSubmodules?: boolean
-  /** Reuses no earlier result. */
   noCache?: boolean
   /** Id of the service and deployment, for names and labels. */
   serviceId: string
@@ -144,7 +140,6 @@ export interface Browser {
   changes(source: GitSource, from: string, signal: AbortSignal): Promise<string[] | null>
 }
 
-/** Images on one engine. */
 export interface ImageBuilder {
   /**
    * The image of a fetched commit. `onLog` gets the output as it is written, scrubbed and capped. Rejects with a

@@ -2,7 +2,7 @@
  * The images that this installation has built, identified by their tags, which contain the organization. Not by labels:
  * each would be another step in every build, and images derived from it would inherit them.
  */
-import { type Engine, ignoreGone, isEngineError } from '../lib/docker/docker-engine.ts'
+import { type Engine, ignoreGone, isEngineError, orNull } from '../lib/docker/docker-engine.ts'
 
 const tagOf = (contentKey: string): string => contentKey.slice(0, 16)
 
@@ -63,12 +63,7 @@ export const removeNamesOf = async (
 ): Promise<void> => {
   const own = `slipway/${organizationId.toLowerCase()}/`
   for (const id of imageIds.filter((each) => /^sha256:[0-9a-f]{64}$/.test(each))) {
-    const image = await engine
-      .call<{ RepoTags: string[] | null }>('GET', `/images/${id}/json`)
-      .catch((error: unknown) => {
-        if (!isEngineError(error, 404)) throw error
-        return null
-      })
+    const image = await orNull(engine.call<{ RepoTags: string[] | null }>('GET', `/images/${id}/json`))
     for (const tag of image?.RepoTags ?? []) if (tag.startsWith(own)) await remove(engine, tag)
   }
 }

@@ -7,7 +7,6 @@ export interface KnownCache {
   organizationId: string
   sizeKb: number
   idleDays: number
-  /** The organization was deleted. */
   isOrphan: boolean
 }
 

@@ -37,15 +37,7 @@ const withCommit = async <T>(
 
 /** Closes the sources; the creator of the image builders closes them first. */
 export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder }: BuilderParts): Builder => ({
-  fetch: sources.fetch,
-  head: sources.head,
-  branches: sources.branches,
-  commits: sources.commits,
-  heads: sources.heads,
-  changes: sources.changes,
-  folders: sources.folders,
-  files: sources.files,
-  folder: sources.folder,
+  ...sources,
   async build(request, onLog, signal) {
     const { build } = await imageBuilder(request.clusterId)
     return withCommit(sources, request, signal, async () => {
@@ -60,5 +52,4 @@ export const createBuilder = ({ sources, missingTool, toolVersions, imageBuilder
   },
   missingTool,
   toolVersions,
-  close: sources.close,
 })

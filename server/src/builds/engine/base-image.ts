@@ -79,13 +79,11 @@ export interface BaseImageParts {
   engine: Engine
   images: Pick<OrganizationImages, 'pull'>
   store: ImageStore
-  /** The organization's own registries at a host. */
   registryLogins: RegistryLogins
   /** A statically linked busybox. Default /bin/busybox. */
   busyboxPath?: string
 }
 
-/** An image requested by an organization. */
 interface BaseImageRequest {
   organizationId: string
   name: string

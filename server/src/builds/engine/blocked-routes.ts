@@ -36,7 +36,6 @@ export const widen = ({ base, bits }: Network, to: number): Network => {
 const holds = (outer: Network, inner: Network): boolean =>
   outer.bits <= inner.bits && widen(inner, outer.bits).base === outer.base
 
-/** The rest of a network without some others. */
 export const subtract = (network: Network, others: readonly Network[]): Network[] => {
   const touching = others.filter((other) => holds(other, network) || holds(network, other))
   if (touching.length === 0) return [network]
@@ -55,7 +54,6 @@ const outermost = (networks: readonly Network[]): Network[] => {
   return distinct.filter((inner) => !distinct.some((outer) => outer !== inner && holds(outer, inner)))
 }
 
-/** The engine's defaults. */
 export const usualPools: Pool[] = [
   ...Array.from({ length: 15 }, (_, index) => ({ pool: parseNetwork(`172.${17 + index}.0.0/16`)!, bits: 16 })),
   { pool: parseNetwork('192.168.0.0/16')!, bits: 20 },
@@ -67,13 +65,10 @@ const environments: Pool = { pool: parseNetwork('10.192.0.0/10')!, bits: 22 }
 const always = ['169.254.0.0/16', '100.100.100.200/32', '168.63.129.16/32'].map((text) => parseNetwork(text)!)
 
 export interface NetworkLayout {
-  /** The build's own network. */
   own: Network
   gateway: Network
   pools: readonly Pool[]
-  /** The engine's present networks. */
   networks: readonly Network[]
-  /** This machine's own addresses. */
   addresses: readonly Network[]
   /** The networks that its interfaces are in, without the engine's. */
   neighbours: readonly Network[]

@@ -6,7 +6,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { type Engine, ignoreGone, orNull } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 
@@ -17,31 +17,21 @@ const fileSuffix = '.download'
 const ownName = /^slipway-build-[0-9a-f-]{36}$/
 
 export interface BuildLeftovers {
-  /** A name for an object that will be created. */
   name(kind: 'container' | 'volume' | 'network'): string
-  /** Path of a file on this machine. */
   file(): string
   /** A container that the engine created and removes by itself. */
   add(id: string): void
   removeContainer(name: string): Promise<void>
   /** Call it once no container uses the volume. */
   removeVolume(name: string): Promise<void>
-  /** Returns when everything has been removed. */
   end(): Promise<void>
 }
 
 export const createBuildContainers = (engine: Engine, folder: string, clock: Clock) => {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
 
-  const isThere = async (id: string): Promise<boolean> => {
-    try {
-      await engine.call('GET', `/containers/${id}/json`)
-      return true
-    } catch (error) {
-      if (isEngineError(error, 404)) return false
-      throw error
-    }
-  }
+  const isThere = async (id: string): Promise<boolean> =>
+    (await orNull(engine.call<object>('GET', `/containers/${id}/json`))) !== null
 
   const remove = (id: string): Promise<void> =>
     ignoreGone(engine.call('DELETE', `/containers/${id}`, { query: { force: true, v: true } }))
@@ -98,7 +88,6 @@ export const createBuildContainers = (engine: Engine, folder: string, clock: Clo
         },
       }
     },
-    /** Removes leftovers of builds of a killed process. */
     async sweep(): Promise<void> {
       for (const name of await readdir(folder)) {
         if (name.endsWith(fileSuffix)) {

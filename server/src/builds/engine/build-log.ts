@@ -17,7 +17,6 @@ export interface BuildLog {
   end(): void
   /** The last lines so far, including those beyond the cap. */
   lastLines(): string[]
-  /** A single text, scrubbed. */
   scrub(text: string): string
 }
 

@@ -13,13 +13,11 @@ import { readOutput } from './container-output.ts'
 
 export interface BuildNetworkParts {
   engine: Engine
-  /** Whether the engine runs on this machine. */
   isLocal: boolean
   /** An address of the engine's machine, if that is another one: services are published there. */
   elsewhere?: string | undefined
   /** The id of an image with busybox, for the holder. */
   holderImage(signal: AbortSignal): Promise<string>
-  /** Networks that the operator allows tenants to reach. */
   allowed: readonly string[]
   /** A DNS resolver instead of the machine's. */
   dns: string | undefined
@@ -65,7 +63,6 @@ const readResolvers = async (): Promise<Network[]> => {
 const linkLocal = parseNetwork('169.254.0.0/16')!
 const isLinkLocal = (address: Network): boolean => widen(address, 16).base === linkLocal.base
 
-/** Addresses and networks of this machine. */
 const ownNetworks = () => {
   const found = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
   const four = found.filter(({ family, internal }) => family === 'IPv4' && !internal)

@@ -2,6 +2,8 @@
 import { statfs } from 'node:fs/promises'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import { cachedFor } from '../../lib/time/cached.ts'
+import { systemClock } from '../../lib/time/clock.ts'
 
 const pollMs = 1000
 
@@ -25,23 +27,14 @@ interface DiskReserveParts {
   /** Whether the engine runs on this machine: the disk of another machine cannot be read from here. */
   isLocal: boolean
   reserveMb: number
-  /** For tests. */
   free?(folder: string): Promise<number | null>
 }
 
 export const createDiskReserve = ({ engine, isLocal, reserveMb, free = freeMb }: DiskReserveParts): DiskReserve => {
-  let root: Promise<string> | null = null
-
-  const findRoot = (): Promise<string> => {
-    root ??= engine.call<{ DockerRootDir: string }>('GET', '/info').then(({ DockerRootDir }) => DockerRootDir)
-    root.catch(() => {
-      root = null
-    })
-    return root
-  }
+  const readInfo = cachedFor(systemClock, Infinity, () => engine.call<{ DockerRootDir: string }>('GET', '/info'))
 
   const refuse = async (): Promise<void> => {
-    const left = await free(await findRoot())
+    const left = await free((await readInfo()).DockerRootDir)
     if (left === null || left >= reserveMb) return
     throw new DeploymentError(
       'build_failed',

@@ -48,7 +48,6 @@ export const readChecksum = (text: string): Checksum | null => {
   return algorithms[algorithm] === hex.length && hex !== '' ? { algorithm, hex } : null
 }
 
-/** The file name that an address gives: the last part of its path. */
 export const downloadName = (url: string): string => {
   const path = URL.parse(url)?.pathname ?? ''
   let decoded = path
@@ -122,7 +121,6 @@ const downloadOf = (url: string, { headers, body }: OutboundStream, maxBytes: nu
   drop: () => void body.destroy(),
 })
 
-/** The first answer that redirects no further. */
 const follow = async (outbound: Outbound, first: string, maxBytes: number, signal: AbortSignal) => {
   let target: string | URL = first
   for (let hops = 0; ; hops += 1) {

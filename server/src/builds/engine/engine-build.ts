@@ -99,7 +99,7 @@ const createNarrator = (lines: PieceLine[], onRun: () => void, started: (id: str
       const message = found?.display ?? null
       line = found?.line ?? null
       isOurs = message === null
-      return message === null ? '' : message
+      return message ?? ''
     }
     const running = /^ ---> Running in ([0-9a-f]+)\n?$/.exec(text)
     if (running !== null) {

@@ -8,11 +8,9 @@ import type { Escape } from '../preparation/dockerfile-lines.ts'
 export type Values = [name: string, value: string][]
 
 export interface EngineText {
-  /** Build arguments that the text needs. */
   values: Values
   /** One word, in double quotes or by the name of its argument. */
   quoted(value: string): string
-  /** A JSON list of words. */
   list(words: readonly string[]): string
 }
 

@@ -98,17 +98,14 @@ interface ImageBuild {
   organizationId: string
   clusterId: string
   cacheScope: string
-  /** Reuses no earlier result. */
   noCache: boolean
   plan: StagePlan
-  /** The ids of the base images by name. */
   bases: ReadonlyMap<string, string>
   /** The files of the build with our own Dockerfile. */
   context(
     dockerfile: { name: string; text: string; shape?: ContextShape },
     signal: AbortSignal,
   ): Promise<{ tar: Readable }>
-  /** Secrets that steps may request, by name. */
   secrets: Readonly<Record<string, string>>
   limits: StepLimits
   deadlineMs: number

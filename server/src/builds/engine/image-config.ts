@@ -34,7 +34,6 @@ export const envOf = ({ Config }: ImageDetail): Map<string, string> =>
     }),
   )
 
-/** The command of a step, in words. */
 export const stepWords = (argv: string[] | null, command: string, { Config }: ImageDetail): string[] => {
   if (argv !== null) return argv
   const shell = Config?.Shell ?? []
@@ -54,7 +53,6 @@ export const withArgs = (words: string[], args: [name: string, value: string][])
 export const withPrelude = (words: string[], path: string | null): string[] =>
   path === null ? words : ['/bin/sh', '-c', `. ${path}; exec "$@"`, 'sh', ...words]
 
-/** A line for a shell that sets and exports a variable. */
 export const exportLine = (name: string, value: string): string => `export ${name}=${quote(value)}\n`
 
 /**

@@ -15,7 +15,6 @@ const cacheFolder = '/slipway-cache'
 const neverStarted = ['/slipway-never-started']
 
 export interface OwnFile {
-  /** Name in the volume. */
   name: string
   text: string
   uid: number
@@ -85,7 +84,6 @@ const mountOf = (Source: string, Target: string, NoCopy: boolean) => ({
   VolumeOptions: { NoCopy },
 })
 
-/** Makes the volume, and gives new caches their owner and mode. */
 export const createMountVolume = async (
   engine: Engine,
   made: BuildLeftovers,

@@ -43,9 +43,6 @@ export class StepFailed extends Error {}
 /** For codes with a meaning besides failure. */
 const meaningOf = (exitCode: number): string => (exitCode < 126 ? '' : `: ${explainExitCode(exitCode)}`)
 
-/** The engine's message for a failed command. */
-const showWords = (words: string[]): string => words.join(' ')
-
 const hostConfig = ({ networkMode, limits, mounts }: Step) => {
   const bytes = limits.memoryMb * 2 ** 20
   return {
@@ -67,7 +64,7 @@ const hostConfig = ({ networkMode, limits, mounts }: Step) => {
  * A container inherits its image's labels, and Slipway identifies its own containers by labels that begin with
  * slipway.: those from a Dockerfile are emptied. The image keeps its parent's, so this does not affect it.
  */
-export const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
+const labelsOf = ({ Config }: ImageDetail): Record<string, string> =>
   Object.fromEntries(
     Object.keys(Config?.Labels ?? {})
       .filter((name) => name.startsWith('slipway.'))
@@ -99,43 +96,54 @@ const commit = async (
   return (await engine.call<{ Id: string }>('POST', '/commit', { query, body, signal, deadlineMs: commitMs })).Id
 }
 
-/** The text that the classic builder writes into an image's history. */
 const commentOf = ({ words, args }: Step): string =>
   [
     ...(args.length === 0 ? [] : [`|${args.length}`, ...args.map(([name, value]) => `${name}=${value}`)]),
     ...words,
   ].join(' ')
 
-/** Returns the id of the image after the step. Rejects with `StepFailed`. */
-export const runStep = async (
+/** Runs a container to its end, then lets `use` work with it and with its exit code, and removes it. */
+const withEnded = async (
   engine: Engine,
   made: BuildLeftovers,
-  step: Step,
-  onText: (text: string) => void,
+  { body, started, onText }: { body: object; started?(id: string): void; onText(text: string): void },
+  use: (id: string, exitCode: number) => Promise<string>,
   signal: AbortSignal,
 ): Promise<string> => {
   const name = made.name('container')
   try {
     // Not aborted by the signal: the engine would continue, and create it after it was removed.
-    const options = { query: { name }, body: bodyOf(step) }
-    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', options)
+    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
     signal.throwIfAborted()
-    onText(` ---> Running in ${Id.slice(0, 12)}\n`)
+    started?.(Id)
     for await (const text of readOutput(engine, Id, signal)) onText(text)
     const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
-    if (StatusCode !== 0)
-      throw new StepFailed(
-        `The command '${showWords(step.words)}' returned a non-zero code: ${StatusCode}${meaningOf(StatusCode)}`,
-      )
-    const image = await commit(engine, Id, step.parent, commentOf(step), signal)
-    onText(` ---> ${image.slice('sha256:'.length).slice(0, 12)}\n`)
-    return image
+    return await use(Id, StatusCode)
   } catch (error) {
     signal.throwIfAborted()
     throw error instanceof EngineError ? new StepFailed(error.message, { cause: error }) : error
   } finally {
     await made.removeContainer(name)
   }
+}
+
+/** Returns the id of the image after the step. Rejects with `StepFailed`. */
+export const runStep = (
+  engine: Engine,
+  made: BuildLeftovers,
+  step: Step,
+  onText: (text: string) => void,
+  signal: AbortSignal,
+): Promise<string> => {
+  const started = (id: string): void => onText(` ---> Running in ${id.slice(0, 12)}\n`)
+  const use = async (id: string, code: number): Promise<string> => {
+    const words = step.words.join(' ')
+    if (code !== 0) throw new StepFailed(`The command '${words}' returned a non-zero code: ${code}${meaningOf(code)}`)
+    const image = await commit(engine, id, step.parent, commentOf(step), signal)
+    onText(` ---> ${image.slice('sha256:'.length).slice(0, 12)}\n`)
+    return image
+  }
+  return withEnded(engine, made, { body: bodyOf(step), started, onText }, use, signal)
 }
 
 /** For a container that is never started: an image is made from it. */
@@ -159,44 +167,31 @@ interface ImageTool {
 /** Mounts in this folder leave nothing in the image: the engine creates it for each container. */
 const toolsFolder = '/dev/slipway-tools'
 
-/** Returns the id of the changed image. */
-export const runTool = async (
+export const runTool = (
   engine: Engine,
   made: BuildLeftovers,
   { parent, script, words, tools, limits }: ImageTool,
   signal: AbortSignal,
 ): Promise<string> => {
-  const name = made.name('container')
   const busybox = `${toolsFolder}/busybox`
-  const step = {
-    parent,
-    words: [busybox, 'sh', '-c', script, busybox, ...words],
-    args: [],
-    limits,
-    networkMode: 'none',
-  }
-  const plain = bodyOf(step)
+  const run = [busybox, 'sh', '-c', script, busybox, ...words]
+  const plain = bodyOf({ parent, words: run, args: [], limits, networkMode: 'none' })
   const HostConfig = {
     ...plain.HostConfig,
     CapDrop: ['ALL'],
     CapAdd: ['DAC_OVERRIDE', 'FOWNER', 'CHOWN'],
     Mounts: [{ Type: 'volume', Source: tools, Target: toolsFolder, ReadOnly: true, VolumeOptions: { NoCopy: true } }],
   }
-  try {
-    const body = { ...plain, User: '0:0', WorkingDir: '/', HostConfig }
-    const { Id } = await engine.call<{ Id: string }>('POST', '/containers/create', { query: { name }, body })
-    signal.throwIfAborted()
-    let said = ''
-    for await (const text of readOutput(engine, Id, signal)) said = (said + text).slice(-500)
-    const { StatusCode } = await engine.call<{ StatusCode: number }>('POST', `/containers/${Id}/wait`, { signal })
-    if (StatusCode !== 0) throw new StepFailed(said.trim() || `it ended with code ${StatusCode}`)
-    return await commit(engine, Id, parent, 'slipway', signal)
-  } catch (error) {
-    signal.throwIfAborted()
-    throw error instanceof EngineError ? new StepFailed(error.message, { cause: error }) : error
-  } finally {
-    await made.removeContainer(name)
+  let said = ''
+  const onText = (text: string): void => {
+    said = (said + text).slice(-500)
   }
+  const use = async (id: string, code: number): Promise<string> => {
+    if (code !== 0) throw new StepFailed(said.trim() || `it ended with code ${code}`)
+    return commit(engine, id, parent, 'slipway', signal)
+  }
+  const body = { ...plain, User: '0:0', WorkingDir: '/', HostConfig }
+  return withEnded(engine, made, { body, onText }, use, signal)
 }
 
 /** The same image without its ONBUILD triggers, which we run ourselves. */

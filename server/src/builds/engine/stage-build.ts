@@ -44,7 +44,6 @@ interface SettingPlace {
 interface SettingLine {
   /** Null if the engine has nothing to do. */
   text: string | null
-  /** Variables that the image has after this. */
   env: [name: string, value: string][]
   /** For the log: the part of the instruction that has no effect. */
   note: string | null

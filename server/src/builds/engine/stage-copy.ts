@@ -6,7 +6,6 @@
  */
 import { rm } from 'node:fs/promises'
 import { posix } from 'node:path'
-import { DeploymentError } from '../../lib/errors.ts'
 import type { PlannedStage } from '../preparation/build-plan.ts'
 import { type ContextShape, nothingFolder, ownFolder } from '../preparation/context-shape.ts'
 import { type CopyInstruction, heredocValue, valueIn } from '../preparation/dockerfile.ts'
@@ -19,7 +18,7 @@ import { ownDockerfile } from '../preparation/own-dockerfile.ts'
 import { type Checksum, type Download, downloadName, readChecksum } from './downloads.ts'
 import { createEngineText } from './engine-text.ts'
 import { ownArchive } from './own-archive.ts'
-import { changedImage, changesNothing } from './stage-from.ts'
+import { changedImage, changesNothing, failed } from './stage-from.ts'
 import {
   type BuildScene,
   bareId,
@@ -34,7 +33,6 @@ import {
 
 type Source = CopySource | { type: 'heredoc'; name: string; text: string }
 
-/** A COPY or ADD whose variables have their values. */
 interface ReadyCopy {
   copy: CopyInstruction
   sources: Source[]
@@ -44,8 +42,6 @@ interface ReadyCopy {
   checksum: Checksum | null
   excludes: string[]
 }
-
-const failed = (why: string): DeploymentError => new DeploymentError('build_failed', `The build failed: ${why}`)
 
 /** Sources in their order, here-documents as files of ours. */
 const readSources = (copy: CopyInstruction, expand: (word: string) => string, state: StageState): Source[] => {
@@ -115,7 +111,6 @@ const shapeOf = ({ copy, mode, excludes, destination }: ReadyCopy, sources: read
   return { sources: paths.map(({ written }) => written), files, parents, hasNothing, excludes, mode }
 }
 
-/** Files of the build. */
 const copyFiles = async (
   scene: BuildScene,
   state: StageState,

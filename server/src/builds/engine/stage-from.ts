@@ -19,7 +19,7 @@ interface CopyChanges {
   parents: boolean
 }
 
-const failed = (why: string): DeploymentError => new DeploymentError('build_failed', `The build failed: ${why}`)
+export const failed = (why: string): DeploymentError => new DeploymentError('build_failed', `The build failed: ${why}`)
 
 /** `$@`: patterns of paths. Links are followed only where they are the source itself, as COPY follows them. */
 const eachPath = `IFS=
@@ -65,7 +65,6 @@ export const excludeExpression = (pattern: string): string => {
   return `./${translated.join('')}`
 }
 
-/** The folder before `/./`, and the kept part. */
 const pairOf = (source: string): [string, string] => {
   const pivot = source.indexOf('/./', 1)
   if (source.includes('**')) throw failed('COPY --from with --parents cannot have ** in a source.')

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
-import { isEngineError } from '../../lib/docker/docker-engine.ts'
+import { orNull } from '../../lib/docker/docker-engine.ts'
 import type { ImageStore } from '../image-store.ts'
 import type { Origin, StagePlan } from '../preparation/build-plan.ts'
 import type { ContextShape } from '../preparation/context-shape.ts'
@@ -47,16 +47,13 @@ export interface BuildScene {
   /** Secrets that steps may request, by name. */
   secrets: Readonly<Record<string, string>>
   caches: StepCaches
-  /** The volumes of caches that steps have used. */
   usedCaches: Set<string>
   inspect(id: string): Promise<ImageDetail>
-  /** Id of an image with busybox. */
   holderImage(signal: AbortSignal): Promise<string>
   /** A volume with busybox, of this build. */
   tools(): Promise<string>
   /** Where a download is kept until it is in the image. */
   downloads: Downloads
-  /** Whether the engine knows HEALTHCHECK --start-interval. */
   knowsStartInterval: boolean
   /** Runs a step, with the monitors that may abort it. */
   watch<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T>
@@ -74,15 +71,8 @@ export const inspectImage = (engine: Engine, id: string, signal: AbortSignal): P
   engine.call<ImageDetail>('GET', `/images/${id}/json`, { signal })
 
 /** Null if the engine no longer has it. */
-const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promise<string | null> => {
-  if (id === null) return null
-  try {
-    return (await inspectImage(engine, id, signal)).Id
-  } catch (error) {
-    if (isEngineError(error, 404)) return null
-    throw error
-  }
-}
+const isHeld = async ({ engine, signal }: BuildScene, id: string | null): Promise<string | null> =>
+  id === null ? null : ((await orNull(inspectImage(engine, id, signal)))?.Id ?? null)
 
 /** The result of `make`, which runs once for the same organization, scope, cluster, parent and instructions. */
 export const once = async (
@@ -113,11 +103,9 @@ interface PendingLine extends PieceLine {
 }
 
 export interface StageState {
-  /** Null if there is nothing yet. */
   image: string | null
   /** False for an image that other organizations may have too. */
   isOwn: boolean
-  /** Values of the ARGs in scope. */
   args: Map<string, string>
   /** Variables of the image including the pending lines. */
   env: Map<string, string>
@@ -176,7 +164,6 @@ export const push = (state: StageState, line: PendingLine & { display: string; l
   state.notes = []
 }
 
-/** The values of variables at this place. */
 export const namesIn =
   ({ env, args }: StageState) =>
   (name: string): string | undefined =>
@@ -191,7 +178,6 @@ interface FlushOptions {
   files?(dockerfile: string): Promise<{ tar: Readable; dockerfile: string }>
 }
 
-/** Sends the pending lines to the engine. */
 export const flush = async (
   scene: BuildScene,
   state: StageState,

@@ -12,8 +12,8 @@ import { type BindMount, findSecret, type SecretMount, type StepMount } from '..
 import { buildFailure, buildPiece } from './engine-build.ts'
 import { exportLine, type ImageDetail } from './image-config.ts'
 import { createMountVolume, kindAt, type MountVolume, mountFolder, type OwnFile } from './mount-volume.ts'
-import { type EngineMounts, labelsOf, runStep, runTool, StepFailed } from './run-step.ts'
-import type { BuildScene } from './stage-pieces.ts'
+import { bodyWithoutTriggers, type EngineMounts, runStep, runTool, StepFailed } from './run-step.ts'
+import { type BuildScene, bareId } from './stage-pieces.ts'
 import type { HeldCaches } from './step-caches.ts'
 
 const preludePath = '/dev/slipway-prelude'
@@ -50,7 +50,7 @@ const makeFiles = async (
   const { engine, made, log, store, organizationId, deadlineMs } = scene
   const copies = binds.map((bind) => {
     const id = idOf(bind)
-    const from = id === null ? '' : `--from=${id.replace('sha256:', '')} `
+    const from = id === null ? '' : `--from=${bareId(id)} `
     return `COPY ${from}${JSON.stringify([bind.source, `${mountFolder}/${bind.index}`])}`
   })
   const lines = ['FROM scratch', `ARG SLIPWAY_CACHE=${scene.cacheSecret}`, ...copies]
@@ -115,7 +115,6 @@ interface Placed {
   target: string
 }
 
-/** Files of ours in the step's container. */
 const placeFiles = ({ run, secrets: given }: StageStep): Placed[] => {
   const placed: { target: string; file: Omit<OwnFile, 'name'> }[] = []
   for (const { secret, value } of given) {
@@ -167,10 +166,7 @@ const findMissing = async (
   const wanted = targets.filter((target) => !target.startsWith('/dev/'))
   if (wanted.length === 0) return []
   const name = made.name('container')
-  const body = {
-    ...{ Image: parent.Id, Entrypoint: ['/slipway-never-started'], Cmd: [], Labels: labelsOf(parent) },
-    HostConfig: { NetworkMode: 'none' },
-  }
+  const body = bodyWithoutTriggers(parent)
   const missing = new Set<string>()
   try {
     await engine.call('POST', '/containers/create', { query: { name }, body })
@@ -230,7 +226,6 @@ const runMounted = async (
   }
 }
 
-/** Runs the step; returns the id of its image. */
 export const runStageStep = async (scene: BuildScene, step: StageStep, signal: AbortSignal): Promise<string> => {
   const { engine, made, log, limits, network, caches } = scene
   const { parent, words, args, run, mounts } = step

@@ -5,7 +5,7 @@
  * process dies, a hold expires.
  */
 import { createHash } from 'node:crypto'
-import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
+import { type Engine, ignoreGone, isEngineError, orNull } from '../../lib/docker/docker-engine.ts'
 import { newId } from '../../lib/ids.ts'
 import type { Clock } from '../../lib/time/clock.ts'
 import type { CacheStore } from '../cache-store.ts'
@@ -32,7 +32,6 @@ export interface HeldCaches {
   release(): Promise<void>
 }
 
-/** The owner of the step. */
 interface CacheOwner extends ImageOwner {
   cacheScope: string
 }
@@ -56,7 +55,6 @@ interface StepCacheParts {
   maxMb: number
 }
 
-/** Volumes that steps of this process use. */
 const createUsers = () => {
   const users = new Map<string, number>()
   const count = (volume: string, by: 1 | -1): void => {
@@ -114,15 +112,8 @@ const createHolds = (store: CacheStore, clock: Clock) => {
   }
 }
 
-const isThere = async (engine: Engine, volume: string): Promise<boolean> => {
-  try {
-    await engine.call('GET', `/volumes/${volume}`)
-    return true
-  } catch (error) {
-    if (isEngineError(error, 404)) return false
-    throw error
-  }
-}
+const isThere = async (engine: Engine, volume: string): Promise<boolean> =>
+  (await orNull(engine.call<object>('GET', `/volumes/${volume}`))) !== null
 
 /** Removes caches that are old, or exceed the limit. */
 const createTidy = ({ engine, store, maxMb }: StepCacheParts, users: Users) => {

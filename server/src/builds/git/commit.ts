@@ -20,7 +20,6 @@ const clean = (text: string): string =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it removes
   sanitizeText(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, ''))
 
-/** The rest of the first header line that begins with this word. */
 const field = (head: string, word: string): string =>
   head
     .split('\n')

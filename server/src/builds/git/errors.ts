@@ -21,7 +21,6 @@ export const branchMissing = (branch: string, branches: readonly string[]): Depl
   return refMissing(`The repository has no branch ${branch} and no tag of this name.${there}`)
 }
 
-/** The same for a repository on this server itself. */
 export const nothingPushed = (branch: string, branches: readonly string[]): DeploymentError =>
   branches.length > 0
     ? branchMissing(branch, branches)
@@ -149,7 +148,6 @@ export const explainOutbound = (error: unknown, asked: AskedHost): unknown => {
 export const explainLimits = (stderr: string): DeploymentError | null =>
   outOfMemory.test(stderr) ? refused(tooMuchMemory) : null
 
-/** The repository has no reference of this name. */
 export const isMissingRef = (stderr: string): boolean => /couldn't find remote ref/i.test(stderr)
 
 /** The server does not serve a commit by its id: its branch must be fetched instead. */

@@ -14,7 +14,6 @@ const isFolder = (path: string): Promise<boolean> =>
     () => false,
   )
 
-/** Creates the bare repository `path` unless it exists. */
 export const ensureMirror = async (git: Git, path: string, template: string): Promise<void> => {
   if (await isFolder(path)) return
   const fresh = `${path}.new-${randomBytes(6).toString('hex')}`
@@ -46,7 +45,6 @@ export const clearLeftovers = async (git: Git, path: string, before: Date): Prom
   await git.remove(old)
 }
 
-/** Bytes of its objects. */
 export const mirrorSize = async (path: string): Promise<number> => {
   const folder = join(path, 'objects')
   const entries = await readdir(folder, { recursive: true }).catch(() => [])

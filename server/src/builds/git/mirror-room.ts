@@ -37,7 +37,6 @@ export interface MirrorRoom {
     work: (signal: AbortSignal) => Promise<T>,
     check?: (bytes: number) => void,
   ): Promise<T>
-  /** MB of all mirrors of an organization. */
   usedMb(organizationId: string): Promise<number>
 }
 
@@ -78,7 +77,6 @@ const createSizes = (folder: string) => {
   }
   const total = (sizes: ReadonlyMap<string, number>): number => [...sizes.values()].reduce((sum, size) => sum + size, 0)
   return {
-    /** Bytes of all mirrors of an owner. */
     async all(owner: string, isFresh = false): Promise<number> {
       const last = known.get(owner)
       const isOld = isFresh || last === undefined || performance.now() - last.readAtMs > freshMs

@@ -20,7 +20,6 @@ export const isValidGitUrl = (text: string): boolean => {
   return url.pathname.length > 1 && url.port !== '0' && !url.hostname.endsWith('.')
 }
 
-/** The URL of an application's own repository on this server. */
 export const internalUrl = 'slipway:internal'
 
 /**

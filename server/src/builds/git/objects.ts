@@ -20,7 +20,6 @@ export interface Objects {
   close(): void
 }
 
-/** Reads lines and counted bytes from a stream. */
 const createTaker = (stream: Readable) => {
   let held: Buffer = Buffer.alloc(0)
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>
@@ -103,7 +102,6 @@ const openObjects = (git: Git, mirror: string, timeoutMs: number): Objects => {
   }
 }
 
-/** Opens the objects for `work` only. */
 export const withObjects = async <T>(
   git: Git,
   mirror: string,

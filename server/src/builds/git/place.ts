@@ -4,8 +4,9 @@
  * mirrors are only ever listed and removed. All of it can be recreated, so anything doubtful is removed.
  */
 import { lstatSync } from 'node:fs'
-import { access, chmod, chown, constants, mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
+import { chmod, chown, mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path'
+import { isProgram } from '../../lib/exec.ts'
 import type { Log } from '../../lib/log.ts'
 import { canReach, placeFolder, sharedFolder } from '../../lib/placed-folder.ts'
 import { ensureSystemUser, type SystemUser } from '../../lib/system-user.ts'
@@ -16,9 +17,7 @@ interface GitPlace {
   user: SystemUser
   /** The path of util-linux' prlimit; null if it is not installed. */
   prlimit: string | null
-  /** An empty folder. */
   home: string
-  /** The template of a new repository. */
   template: string
   /** Owned by the user. */
   mirrors: string
@@ -39,13 +38,7 @@ const attributes = '* -export-ignore -export-subst\n'
 const findPrlimit = async (): Promise<string | null> => {
   for (const folder of (process.env.PATH ?? '/usr/bin:/bin').split(delimiter).filter(isAbsolute)) {
     const path = join(folder, 'prlimit')
-    if (
-      await access(path, constants.X_OK).then(
-        () => true,
-        () => false,
-      )
-    )
-      return path
+    if (await isProgram(path)) return path
   }
   return null
 }

@@ -65,9 +65,7 @@ export interface GitSetup {
   user?: SystemUser
   /** Path of util-linux' prlimit; without it there are no limits. */
   prlimit?: string | null
-  /** For one process. */
   memoryMb?: number
-  /** For one file, such as a pack. */
   maxFileBytes?: number
   /**
    * Called with the process group of each child that `open` starts; the returned function is called when that has
@@ -82,11 +80,7 @@ const maxFiles = 512
 /** For the user, across all its processes. */
 const maxProcesses = 1024
 
-type RunOptions = Pick<ExecOptions, 'signal' | 'timeoutMs' | 'maxOutput' | 'overflow' | 'input'> & {
-  config?: GitConfig
-  /** In addition to the environment of every git process. */
-  env?: Record<string, string>
-}
+type RunOptions = TalkOptions & Pick<ExecOptions, 'signal' | 'maxOutput' | 'overflow' | 'input'>
 
 interface TalkOptions {
   timeoutMs?: number

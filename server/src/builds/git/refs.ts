@@ -8,7 +8,6 @@ import { OutboundFailed, type OutboundStream, type StreamRequest } from '../../l
 import { type AskedHost, explainOutbound, explainStatus, explainWords, notGit, refused, tooSlow } from './errors.ts'
 import { isCommitId } from './names.ts'
 
-/** Like `Outbound.open`. */
 export type OpenUrl = (request: StreamRequest) => Promise<OutboundStream>
 
 export interface RefsRequest {

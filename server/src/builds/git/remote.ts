@@ -44,7 +44,6 @@ export interface GitLimits {
   /** For checking whether the commit's repository still exists. */
   askAgainMs: number
   fetchMs: number
-  /** Size of a single mirror. */
   maxBytes: number
 }
 

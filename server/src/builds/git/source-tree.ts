@@ -26,7 +26,6 @@ export interface SourceTree {
   ignoreFile: string
 }
 
-/** The mirror to read from, and the limits. */
 interface Reading {
   git: Git
   mirror: string

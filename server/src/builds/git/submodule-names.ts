@@ -10,7 +10,6 @@ export interface Submodule {
   branch: string | null
 }
 
-/** For a commit, on all levels. */
 export const maxSubmodules = 100
 
 /** `name\nvalue` records of `git config -z --get-regexp`: the last value of a key counts. */

@@ -31,7 +31,6 @@ interface Download {
 }
 
 const contentType = 'application/vnd.git-lfs+json'
-/** As many as servers take at once. */
 export const mostPerBatch = 100
 const maxAnswerBytes = 4 << 20
 const maxHeaders = 20

@@ -13,7 +13,6 @@ import { fetchLfsObjects, type LfsParts, type Owner } from './fetch.ts'
 import { findLfsFiles, type LfsFile, usesLfs } from './scan.ts'
 import { runImport } from './store.ts'
 
-/** The part of a commit that a build reads. */
 export interface ContentPart {
   rootPath: string
   dockerfilePath: string
@@ -89,7 +88,6 @@ const ownerOf = (owners: Base['owners'], path: string): Owner => {
   return owners.get('')!
 }
 
-/** A path in the script of an import. */
 const quoted = (rawPath: Buffer): string =>
   `"${Array.from(rawPath, (byte) =>
     byte < 0x20 || byte > 0x7e || byte === 0x22 || byte === 0x5c

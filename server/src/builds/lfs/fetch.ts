@@ -38,9 +38,7 @@ export interface LfsParts {
   open(request: StreamRequest): Promise<OutboundStream>
   /** Headers with the source's credentials for another address; none if they may not be sent there. */
   authorize(source: GitSource, url: string, signal: AbortSignal): Promise<Record<string, string>>
-  /** Size of a mirror with everything fetched into it. */
   maxMirrorBytes: number
-  /** The room for all mirrors of the organization. */
   room: Pick<MirrorRoom, 'during'>
   /** Mirrors that were just emptied for a commit: emptying them again would not make more room. */
   emptied: { get(key: string): string | undefined; set(key: string, text: string): void }
@@ -55,7 +53,6 @@ export interface Owner {
 const readMs = 30_000
 const maxConfigBytes = 65_536
 
-/** Failures that are not about a file. */
 const plainCodes: ReadonlySet<string> = new Set(['git_ref_missing', 'limit_reached', 'disk_full'])
 
 const megabytes = (bytes: number): string =>

@@ -4,7 +4,6 @@
 export interface LfsPointer {
   /** SHA-256 of the content, 64 hexadecimal digits. */
   oid: string
-  /** Bytes of the content. */
   size: number
   /** Extensions have changed the content: only their programs can restore it. */
   hasExtensions: boolean
