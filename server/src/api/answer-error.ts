@@ -51,7 +51,6 @@ export const toApiError = (error: unknown, log: Log, requestId: string): ApiErro
 /** Sends an error as the plain body, or as a problem document (RFC 9457) if the client asks for one. */
 export const sendError = (request: FastifyRequest, reply: FastifyReply, error: ApiError): void => {
   const body = bodyOf(error, request.id)
-  // A failed request has applied nothing.
   reply.removeHeader(notAppliedHeader).code(error.status).headers(error.headers)
   if (error.status === 413) reply.header('connection', 'close')
   if (!prefersProblem(request.headers.accept)) {

@@ -25,7 +25,6 @@ export const answerWith = (reply: FastifyReply): Answerer => ({
   },
 })
 
-/** The answer of a socket is what is sent on it. */
 export const answerOnSocket: Answerer = {
   setHeader() {},
   hijack() {

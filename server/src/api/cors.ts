@@ -31,7 +31,6 @@ const headerNames = /^[\w-]{1,64}( *, *[\w-]{1,64}){0,31}$/
 const allowedHeaders = (asked: string | undefined): string =>
   asked !== undefined && headerNames.test(asked) ? asked : usualHeaders
 
-/** The origin of pages that this server serves. */
 export const ownOrigin = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`
 
 export const createCors = (origins: readonly string[]): Cors => {

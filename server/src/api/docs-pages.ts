@@ -89,7 +89,6 @@ const documents: Record<string, () => Promise<Document>> = {
   [start]: () => createDocument(script, `Scalar.createApiReference('#app', ${JSON.stringify(configuration)})\n`),
 }
 
-/** Adds `/docs/` and its scripts. */
 export const addDocs = (app: FastifyInstance, clock: Clock): void => {
   app.get('/docs', (_request, reply) => reply.redirect('/docs/'))
   for (const [path, make] of Object.entries(documents)) {

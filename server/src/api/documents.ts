@@ -27,7 +27,6 @@ const brotliQuality = 5
 export const etagOf = (bytes: Buffer | string): string =>
   createHash('sha256').update(bytes).digest('base64url').slice(0, 22)
 
-/** A document in memory. */
 export const createDocument = async (type: string, content: Buffer | string): Promise<Document> => {
   const bytes = Buffer.from(content as string)
   const [br, gzipped] = await Promise.all([

@@ -77,7 +77,6 @@ const createRefusals = ({ log, clock }: Parts) => {
 
 interface Desk {
   parts: Parts
-  /** Failures of one address. */
   failed: Throttle
   /** The request was counted as anonymous before it proved to be genuine. */
   forgive(request: FastifyRequest): void
@@ -205,7 +204,6 @@ interface Shared {
   inTurn: Lookups
 }
 
-/** Adds the path; needs no token. */
 export const addGitWebhooks = async (
   app: FastifyInstance,
   parts: Parts,

@@ -28,7 +28,6 @@ export class Replay extends Error {
   }
 }
 
-/** The body that a replay repeats. */
 export const openReplay = async (sealer: Sealer, request: KeyedRequest, replay: Replay): Promise<string> =>
   (await sealer.open(request.organizationId, placeOfAnswer(request), replay.sealed)).reveal()
 
@@ -42,7 +41,6 @@ export const readKey = (header: string | string[] | undefined): string | null =>
 
 export const hashBody = (body: unknown): string => createHash('sha256').update(JSON.stringify(body)).digest('hex')
 
-/** The context that an answer is sealed for. */
 export const placeOfAnswer = ({ method, path, key }: Pick<KeyedRequest, 'method' | 'path' | 'key'>) => ({
   table: 'idempotency_key',
   row: createHash('sha256').update(`${method} ${path} ${key}`).digest('hex'),
@@ -87,7 +85,6 @@ export const storeAnswer = async (
   )
 }
 
-/** Deletes keys older than a day. */
 export const deleteOldKeys = async (db: Queryable): Promise<void> => {
   await db.query(`delete from idempotency_key where created_at < clock_timestamp() - interval '24 hours'`)
 }

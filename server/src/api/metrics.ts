@@ -13,7 +13,6 @@ export interface Metrics {
 
 const buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** Free disk space, and whether it is below the operator's reserve. */
 const diskGauges = (registers: Registry[]) => {
   const labelNames = ['place']
   const free = new Gauge({ name: 'slipway_disk_free_bytes', help: 'Free bytes on a disk.', labelNames, registers })

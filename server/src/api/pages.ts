@@ -50,7 +50,6 @@ const createGate = ({ metricsToken }: Parts['settings'], authenticate: Authentic
   }
 }
 
-/** Adds `/metrics`. `authenticate` counts those that fail. */
 export const addMetricsPage = (
   app: FastifyInstance,
   { settings, clock }: Parts,

@@ -5,7 +5,6 @@
 import type { Allowance } from '../lib/concurrency/limiter.ts'
 import { ApiError } from '../lib/errors.ts'
 
-/** The three headers of every response. */
 export const allowanceHeaders = (allowance: Allowance): Record<string, string> => ({
   'x-ratelimit-limit': String(allowance.limit),
   'x-ratelimit-remaining': String(allowance.remaining),

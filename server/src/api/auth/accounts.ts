@@ -111,7 +111,6 @@ const toPrincipal = (rows: readonly Row[]): Principal => {
   }
 }
 
-/** Turns verified claims into a principal. */
 export const createAccounts = (
   parts: { database: Database; clock: Clock; log: Log },
   adminEmails: readonly string[],

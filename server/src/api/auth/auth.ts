@@ -50,7 +50,6 @@ const isPlausible = (text: string): boolean => {
   return checksum(text.slice(5, 48)) === text.slice(48)
 }
 
-/** The stored form of a token. */
 export const hashOf = (text: string): Buffer => createHash('sha256').update(text).digest()
 
 /** The same response for a missing, unknown, expired or revoked token. */
@@ -63,10 +62,8 @@ export const unauthorized = (): ApiError =>
 export const keyHeader = 'slipway-console-key'
 
 /** The token in an Authorization header; null if there is none in a known form. */
-export const tokenInHeader = (header: string | undefined): string | null => {
-  const match = /^(?:token|bearer) +(\S+) *$/i.exec(header ?? '')
-  return match === null ? null : match[1]!
-}
+export const tokenInHeader = (header: string | undefined): string | null =>
+  /^(?:token|bearer) +(\S+) *$/i.exec(header ?? '')?.[1] ?? null
 
 /** The password of basic authentication; the user name does not matter. */
 export const passwordInHeader = (header: string | undefined): string | null => {
@@ -134,7 +131,6 @@ interface JwtAuthentication {
   principalOf(claims: Claims, session: Buffer): Promise<Principal>
 }
 
-/** Accepts JWTs; null if no issuer is configured. */
 const createJwtAuthentication = (parts: Parts): JwtAuthentication | null => {
   const { settings, issuerOutbound: outbound = parts.outbound, clock, log } = parts
   if (settings.oidc === undefined) return null

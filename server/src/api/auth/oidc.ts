@@ -112,7 +112,6 @@ const fetchJson = async <Document = Record<string, unknown>>(
   return readJson(answer.body, { mostValues: 10_000 }) as Document
 }
 
-/** The issuer's discovery document. */
 export const readDocument = async (parts: OidcParts, issuer: string): Promise<Record<string, unknown>> => {
   const document = await fetchJson(parts, `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`)
   if (document.issuer !== issuer) throw new Error("the issuer's discovery document names another issuer")

@@ -43,7 +43,6 @@ export interface Role {
 
 const names = new Map<string, BuiltIn>(Object.entries(builtInRoles).map(([name, id]) => [id, name as BuiltIn]))
 
-/** The built-in role of this id. */
 export const builtInRole = (id: string): Role | null => {
   const name = names.get(id)
   return name === undefined ? null : { id, name, grants: null }
@@ -60,7 +59,6 @@ export interface Place {
 
 type Decision = 'allowed' | 'forbidden' | 'hidden'
 
-/** The areas of the product that an operation can belong to. */
 export const areas = [
   /** The caller's own account and list of organizations. */
   'self',
@@ -79,7 +77,6 @@ export const areas = [
 ] as const
 export type Area = (typeof areas)[number]
 
-/** The rights that an operation declares it needs. */
 export interface Need {
   method: Method
   /** `Read` admits every scope; see `reads`. */

@@ -1,7 +1,6 @@
 /** The caller: an API token or an account. */
 import type { Role, Scope } from './permissions.ts'
 
-/** A person who signed in with the OIDC issuer. */
 export interface Account {
   id: string
   /** Null unless the issuer has verified the address. */
@@ -36,7 +35,6 @@ export interface Principal {
   isOperator: boolean
 }
 
-/** The caller in the audit log. */
 export const actorOf = ({ account, tokenId }: Principal): { actorType: 'API_TOKEN' | 'USER'; actorId: string } => ({
   actorType: account === null ? 'API_TOKEN' : 'USER',
   actorId: tokenId,

@@ -10,7 +10,6 @@ import {
   type Role,
 } from './permissions.ts'
 
-/** The stored configuration of a custom role. */
 export interface RoleSpec {
   cluster_permissions?: { cluster_id: string; permission: ClusterLevel }[]
   project_permissions?: {

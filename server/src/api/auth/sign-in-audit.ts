@@ -14,7 +14,6 @@ import { actorOf, type Principal } from './principal.ts'
 /** OIDC: at the issuer's pages. The others open a session of the console: an API token, the code of a link, a JWT. */
 type SignInMethod = 'OIDC' | 'TOKEN' | 'LINK' | 'JWT'
 
-/** An account as a cookie names it. */
 export interface AccountRef {
   accountId: string
   name: string

@@ -15,9 +15,9 @@ export interface Cookies {
 
 const maximumLength = 4000
 
-const isSecure = ({ protocol }: FastifyRequest): boolean => protocol === 'https'
+export const isSecure = ({ protocol }: FastifyRequest): boolean => protocol === 'https'
 
-const nameFor = (request: FastifyRequest, name: string): string => (isSecure(request) ? `__Host-${name}` : name)
+export const nameFor = (request: FastifyRequest, name: string): string => (isSecure(request) ? `__Host-${name}` : name)
 
 const add = (request: FastifyRequest, reply: FastifyReply, name: string, text: string, seconds: number): void => {
   const where = isSecure(request) ? 'Path=/; Secure' : 'Path=/auth'
@@ -25,7 +25,8 @@ const add = (request: FastifyRequest, reply: FastifyReply, name: string, text: s
   reply.header('set-cookie', cookie)
 }
 
-const sentAs = (request: FastifyRequest, name: string): string[] =>
+/** The values of all cookies of this name. */
+export const sentAs = (request: FastifyRequest, name: string): string[] =>
   (request.headers.cookie ?? '')
     .split(';')
     .map((each) => each.trim())

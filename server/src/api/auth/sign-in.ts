@@ -191,7 +191,6 @@ interface Session {
   by: Principal | AccountRef | null
 }
 
-/** The session of this browser, or of the token that the caller sends. */
 const sessionOf = async (signIn: SignIn, request: FastifyRequest): Promise<Session | null> => {
   const token = tokenInHeader(request.headers.authorization)
   const claims = token === null ? null : await signIn.oidc.verify(token)
@@ -215,7 +214,6 @@ const signOut = async (signIn: SignIn, request: FastifyRequest, reply: FastifyRe
   reply.redirect(url.href, 302)
 }
 
-/** The sign-in pages, if an issuer and its client are configured. */
 export const addSignIn = async (app: FastifyInstance, parts: Parts, audit: SignInAudit): Promise<void> => {
   const { oidc: settings, rateLimit } = parts.settings
   if (settings?.clientId === undefined) return

@@ -59,7 +59,6 @@ const readFolder = (folder: string): Map<string, Document> => {
   return new Map(names.map((name) => [name, readAsset(folder, name, there)]))
 }
 
-/** Whether there is a console to link to. */
 export const hasConsole = (folder: string | undefined): boolean =>
   folder !== undefined && existsSync(join(folder, 'index.html'))
 

@@ -99,7 +99,6 @@ const addFiles = (app: FastifyInstance, assets: Assets): void => {
   })
 }
 
-/** Adds the sessions, and the files if there is a build. */
 export const addConsole = (app: FastifyInstance, parts: ConsoleParts): Console => {
   addSession(app, parts)
   const assets = parts.folder === undefined ? null : readAssets(parts.folder)

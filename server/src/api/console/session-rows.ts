@@ -5,7 +5,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Database, Queryable } from '../../store/database.ts'
 import type { Grant } from '../auth/auth.ts'
-import type { Claims } from '../auth/oidc.ts'
 
 const codeMinutes = 15
 const mostPerToken = 50
@@ -14,12 +13,9 @@ export const newSecretText = (): string => randomBytes(32).toString('base64url')
 
 export const hashOfSecret = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-export interface SessionRow {
+export interface SessionRow extends Grant {
   keyHash: Buffer
   expiresAt: Date
-  tokenHash: Buffer | null
-  claims: Claims | null
-  jwtHash: Buffer | null
 }
 
 export const readSession = async (db: Queryable, hash: Buffer): Promise<SessionRow | null> => {

@@ -16,6 +16,7 @@ import { type Authenticator, type Grant, keyHeader, unauthorized } from '../auth
 import type { Lookups } from '../auth/lookups.ts'
 import type { Principal } from '../auth/principal.ts'
 import type { SignInAudit } from '../auth/sign-in-audit.ts'
+import { isSecure, nameFor, sentAs } from '../auth/sign-in-cookies.ts'
 import { ownOrigin } from '../cors.ts'
 import {
   deleteSession,
@@ -59,25 +60,16 @@ export interface Sessions {
   stop(): void
 }
 
-const isSecure = ({ protocol }: FastifyRequest): boolean => protocol === 'https'
-
-const nameFor = (request: FastifyRequest): string => (isSecure(request) ? `__Host-${cookieName}` : cookieName)
-
 const writeCookie = (request: FastifyRequest, reply: FastifyReply, text: string, seconds: number): void => {
   const secure = isSecure(request) ? '; Secure' : ''
   const where = `Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`
-  reply.header('set-cookie', `${nameFor(request)}=${text}; ${where}`)
+  reply.header('set-cookie', `${nameFor(request, cookieName)}=${text}; ${where}`)
 }
 
 /** If it was sent twice, one was planted: neither is used. */
 const cookieOf = (request: FastifyRequest): string | null => {
-  const start = `${nameFor(request)}=`
-  const found = (request.headers.cookie ?? '')
-    .split(';')
-    .map((each) => each.trim())
-    .filter((each) => each.startsWith(start))
-  const [text = ''] = found.map((each) => each.slice(start.length))
-  return found.length === 1 && secretForm.test(text) ? text : null
+  const [text = '', ...more] = sentAs(request, nameFor(request, cookieName))
+  return more.length === 0 && secretForm.test(text) ? text : null
 }
 
 /** Pages cannot set headers of a websocket: there, the key is one of its subprotocols. */
@@ -108,13 +100,6 @@ export const refuseOpenly = (request: FastifyRequest): void => {
     'console_needs_https',
   )
 }
-
-const grantIn = ({ tokenHash, claims, jwtHash, expiresAt }: SessionRow): Grant => ({
-  tokenHash,
-  claims,
-  jwtHash,
-  expiresAt,
-})
 
 interface Cached {
   row: SessionRow
@@ -157,7 +142,7 @@ export const createSessions = async (
     const row = await rows.read(hashOfSecret(cookie), address)
     if (row === null || row.expiresAt.getTime() <= clock.now().getTime()) throw unauthorized()
     if (!timingSafeEqual(row.keyHash, hashOfSecret(key))) throw unauthorized()
-    return authenticator.authenticateGrant(grantIn(row), address)
+    return authenticator.authenticateGrant(row, address)
   }
   const open = async (request: FastifyRequest, reply: FastifyReply, grant: Grant): Promise<OpenedSession> => {
     const [secret, key] = [newSecretText(), newSecretText()]
@@ -198,7 +183,7 @@ export const createSessions = async (
       const row = halves === null ? null : await rows.read(hashOfSecret(halves.cookie), request.ip)
       if (row === null || !timingSafeEqual(row.keyHash, hashOfSecret(halves!.key))) throw unauthorized()
       // Its token may have been revoked meanwhile: then the session ends all the same.
-      const principal = await authenticator.authenticateGrant(grantIn(row), request.ip).catch(() => null)
+      const principal = await authenticator.authenticateGrant(row, request.ip).catch(() => null)
       await deleteSession(database, hashOfSecret(halves!.cookie))
       if (principal !== null) await audit.signedOut(principal, request)
       writeCookie(request, reply, '', 0)

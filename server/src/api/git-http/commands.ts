@@ -17,7 +17,6 @@ interface Commands {
   capabilities: ReadonlySet<string>
 }
 
-/** The capabilities that we announce: none that lets a client run or configure anything. */
 export const capabilities = 'report-status delete-refs side-band-64k ofs-delta object-format=sha1 agent=slipway'
 
 const maxCommands = 100

@@ -13,7 +13,7 @@ import { atMost } from '../../builds/pushed/intake.ts'
 import type { OwnApplication } from '../../deployments/sources/git/own.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { drained } from '../../lib/drained.ts'
-import { ApiError, badRequest, conflict, unavailable } from '../../lib/errors.ts'
+import { ApiError, badRequest, unavailable } from '../../lib/errors.ts'
 import { createLoop } from '../../work/loop.ts'
 import { toApiError } from '../answer-error.ts'
 import { unauthorized } from '../auth/auth.ts'
@@ -25,7 +25,7 @@ import type { Parts } from '../parts.ts'
 import { capabilities, readCommands } from './commands.ts'
 import { bands, flush, inBand, readLines } from './pkt-lines.ts'
 import { advertisePush, runPush } from './push.ts'
-import type { Receiver } from './receive.ts'
+import { findOwn, type Receiver } from './receive.ts'
 
 const gitPath = '/git'
 
@@ -82,15 +82,9 @@ const enter = async (
 
 const findApplication = async ({ parts }: GitHttpParts, { node }: Admitted): Promise<OwnApplication> => {
   if (parts.repositories === undefined) throw unavailable('no_repositories', 'This server keeps no repositories.')
-  const found = await parts.deployments.own.find(node.id)
-  if (found !== null) return found
-  throw conflict(
-    'repository_elsewhere',
-    'The repository of this application is elsewhere: set its git_repository.url to slipway:internal.',
-  )
+  return findOwn(parts, node.id)
 }
 
-/** The body as git sent it. */
 const bodyOf = (request: FastifyRequest): AsyncIterable<Buffer> => {
   const encoding = request.headers['content-encoding'] ?? 'identity'
   // An answer before its end must still reach the client.

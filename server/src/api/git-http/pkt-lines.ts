@@ -60,7 +60,6 @@ export const readLines = async (
 export const bands = { data: 1, progress: 2 } as const
 const mostInBand = 65_515
 
-/** The bytes in packets of a band of `side-band-64k`. */
 export const inBand = (band: number, bytes: Buffer): Buffer => {
   const packets: Buffer[] = []
   for (let at = 0; at === 0 || at < bytes.length; at += mostInBand)

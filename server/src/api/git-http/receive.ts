@@ -40,6 +40,16 @@ export interface Receiving {
 const busy = (): ApiError =>
   conflict('push_in_progress', 'Another push to this repository is under way: try again in a moment.')
 
+/** An application whose repository is on this server. */
+export const findOwn = async ({ deployments }: Parts, id: string): Promise<OwnApplication> => {
+  const found = await deployments.own.find(id)
+  if (found !== null) return found
+  throw conflict(
+    'repository_elsewhere',
+    'The repository of this application is elsewhere: set its git_repository.url to slipway:internal.',
+  )
+}
+
 const gone = (): ApiError => conflict('application_changed', 'The application was deleted meanwhile.')
 
 const claim = async (parts: Parts, application: OwnApplication, signal: AbortSignal): Promise<Leased> => {
@@ -136,6 +146,5 @@ export const receiverOf = (parts: Parts): Receiver => {
 
 const usualMaxMb = 200
 
-/** The size limit of one push. */
 export const maxPushBytes = ({ settings }: Pick<Parts, 'settings'>): number =>
   (settings.pushMaxMb ?? usualMaxMb) * 2 ** 20

@@ -128,7 +128,6 @@ export const authorize = async (db: Queryable, operation: Operation, { principal
   judge(role, operation, place)
 }
 
-/** `Context.demand`. */
 export const authorizerOf =
   (db: Queryable, operation: Operation, context: { principal: Principal }) =>
   async (where: string | Place): Promise<void> => {
@@ -148,7 +147,6 @@ export const authorizerOf =
 /** A custom role, which may see only part of a list. */
 export const isSelective = ({ role }: Principal): boolean => role !== null && role.grants !== null
 
-/** Equal for callers with the same rights. */
 export const rightsOf = ({ role, account }: Principal): string => {
   if (role === null) return account === null ? 'token' : 'nobody'
   return JSON.stringify(role.grants ?? role.name)
@@ -165,7 +163,6 @@ export const mayReadIn = ({ role, account }: Principal, area: Area, place: Place
   return decide(role, asked, place) === 'allowed'
 }
 
-/** The same for a service's data. */
 export const mayReadAt = (principal: Principal, place: Place): boolean => mayReadIn(principal, 'projects', place)
 
 /**

@@ -40,7 +40,6 @@ const asksNothing = (schema: Json, value: unknown): boolean => {
 const isMarkedValue = ({ values }: EffectMark, value: unknown): boolean =>
   values === undefined || (typeof value === 'string' && values.includes(value))
 
-/** Every marked field of a value that requests something. */
 function* markedIn(schema: TSchema | Json, value: unknown, path: Path = []): Generator<Found> {
   const json = schema as Json
   const mark = markOf(json)
@@ -57,7 +56,6 @@ function* markedIn(schema: TSchema | Json, value: unknown, path: Path = []): Gen
     for (const [index, item] of value.entries()) yield* markedIn(json.items, item, [...path, String(index)])
 }
 
-/** Every field of a value that its schema does not declare. */
 export function* unknownIn(schema: TSchema | Json, value: unknown, path: Path = []): Generator<Path> {
   const json = schema as Json
   const variant = json.anyOf?.find((each) => fits(each, value))

@@ -25,7 +25,6 @@ export const resourceOf = ({ tag }: Operation): string => {
     : name
 }
 
-/** Fields of a service that act on every cluster. */
 const kept = new Set(['/name', '/description', '/icon_uri'])
 
 /** On a cluster that is only recorded, fields that would act with a deployment are refused with that deployment. */
@@ -77,7 +76,6 @@ const countCells = ({ acts, refused, recorded, discarded }: Counts): number[] =>
 const countRow = (name: string, fields: readonly ResourceField[]): string =>
   line(name, ...countCells(countEffects(fields, 'docker')), ...countCells(countEffects(fields, 'record')))
 
-/** Fields of one parent with the same effect and reason in one row. */
 const detailRows = (fields: readonly ResourceField[]): string[] => {
   const groups = Map.groupBy(fields, ({ docker, reason, operations }) =>
     JSON.stringify([docker, reason, operations.toSorted()]),
@@ -95,7 +93,6 @@ const detailsOf = (resource: string, fields: readonly ResourceField[]): string[]
   return ['', `## ${resource}`, '| effect | fields | operations | |', '|---|---|---|---|', ...detailRows(silent)]
 }
 
-/** Fields with the same values and effect in one row. */
 const valueRows = (fields: readonly ResourceField[]): string[] => {
   const closed = fields.filter(({ values }) => values.length > 0)
   const groups = Map.groupBy(closed, ({ docker, values }) => JSON.stringify([docker, values.toSorted()]))
@@ -135,7 +132,6 @@ A field is a JSON pointer into the body, in which \`*\` is any item, or \`?word\
 this server only records: what would act with a deployment is refused there with the deployment.
 `
 
-/** The guide as Markdown. */
 export const fieldGuide = (operations: readonly Operation[]): string => {
   const fields = resourceFields(operations)
   const byResource = [...Map.groupBy(fields, ({ resource }) => resource)].sort(([a], [b]) => (a < b ? -1 : 1))

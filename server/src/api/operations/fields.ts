@@ -58,7 +58,6 @@ const rowOf = (operation: Operation, { field, schema, mark }: Leaf): FieldRow =>
   values: field.includes('=') ? [] : [...new Set(valuesOf(schema))],
 })
 
-/** The fields of an operation's requests. */
 export const fieldsOf = (operation: Operation): FieldRow[] => {
   const words = Object.entries((operation.query?.properties ?? {}) as Record<string, Json>)
   const leaves = [
