@@ -28,7 +28,7 @@ import type { Queryable } from '../store/database.ts'
 import { followShared, type Shared, type View } from '../streams/shared-read.ts'
 import { eventSink, lastEventId } from '../streams/sink.ts'
 import { MaybeCommitId, planFor, request, SkipReconcile, serviceToDeploy } from './deployment-request.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
+import { type Facet, itemOf, onService, ownerOf, type Self } from './facet.ts'
 import { isDryRun, planned } from './plan-schema.ts'
 import { AcceptedStatus, Status, StatusOfEither } from './status-schema.ts'
 
@@ -49,8 +49,7 @@ const liveService = (self: Self, viewFor: (context: Context) => View<ServiceStat
     path: `${itemOf(self)}/status/stream`,
     tag: `${self.noun} Main Calls`,
     summary: `Follow the status of ${self.nounWithArticle}, as server-sent events`,
-    area: 'projects',
-    owner: ownerOf(self),
+    ...onService(self),
     produces: 'text/event-stream',
     async run(context) {
       const { parts, node } = context

@@ -125,7 +125,6 @@ export const planFor = async ({ parts, db, principal }: Context, wish: ActionReq
   return new OtherAnswer(await parts.deployments.plan(db, { wholeEnvironment: false, ...wish, organizationId }))
 }
 
-/** The ids of all services of an environment. */
 export const servicesOf = async (db: Queryable, environmentId: string): Promise<string[]> =>
   (
     await db.query<{ id: string }>('select service_id as id from service_state where environment_id = $1', [

@@ -10,7 +10,7 @@ import { publicAction } from '../deployments/status/status.ts'
 import { kinds, serviceTypes, typeOf } from '../kinds.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
+import { type Facet, itemOf, onService, type Self } from './facet.ts'
 import { type DetailRow, Details, detailColumns, detailsOf, imageDetails, oldSchedule } from './history-details.ts'
 import { origins, StatusDetails, states } from './status-schema.ts'
 
@@ -205,8 +205,7 @@ const oldServiceEntry = (row: ServiceRow) => ({
 const commonOf = (self: Self) => ({
   ...reading,
   tag: `${self.noun} Deployment History`,
-  area: 'projects' as const,
-  owner: ownerOf(self),
+  ...onService(self),
   query: Paging,
 })
 
@@ -231,7 +230,6 @@ const OldEntry = Type.Object(
   { title: 'DeploymentHistory' },
 )
 
-/** The history by executions. */
 export const newHistory: Facet = (self) => [
   operation({
     ...commonOf(self),

@@ -2,7 +2,7 @@
 import Type from 'typebox'
 import { type Context, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Results, Text, Timestamp, Uuid, Whole } from '../api/operations/schema.ts'
-import { itemOf, ownerOf, type Self } from './facet.ts'
+import { itemOf, onService, type Self } from './facet.ts'
 import type { Labels } from './logql.ts'
 
 export const maxTail = 1000
@@ -34,7 +34,6 @@ export const asRecord = (id: string, { at, text, place, version }: ShownLine): T
   version,
 })
 
-/** The labels of a line. */
 export const labelsOf = (
   { id, name, environmentId }: { id: string; name: string; environmentId: string },
   { level, place, version }: ShownLine,
@@ -75,7 +74,6 @@ export const asFrame =
 export const tailOf = ({ query }: Pick<Context, 'query'>): number => Math.min(maxTail, Number(query.tail ?? maxTail))
 
 interface LogReads {
-  /** The summary of each operation. */
   summaries: { list: string; stream: string }
   list(context: Context): Promise<{ results: Type.Static<typeof LogRecord>[] }>
   stream(context: Context): Promise<void>
@@ -85,8 +83,7 @@ export const logOperations = (self: Self, { summaries, list, stream }: LogReads)
   const common = {
     ...reading,
     tag: `${self.noun} Logs`,
-    area: 'projects' as const,
-    owner: ownerOf(self),
+    ...onService(self),
     query: Type.Object({ tail: Maybe(Whole(0, 1_000_000, { default: maxTail })) }),
   }
   return [

@@ -5,11 +5,10 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Discarded, Maybe, Text, Uuid, Whole } from '../api/operations/schema.ts'
-import { badRequest } from '../lib/errors.ts'
 import type { LogLine } from '../runtimes/runtime.ts'
 import { endAway, type Sink, socketSink } from '../streams/sink.ts'
 import { asFrame, labelsOf, maxTail, type ShownLine } from './log-lines.ts'
-import { fits, type LogQuery, LogQueryError, parseLogQuery } from './logql.ts'
+import { fits, type LogQuery, readLogQuery } from './logql.ts'
 import { asShown, readVersions, sendLines, streamTailOf } from './logs.ts'
 import { followOutput, type OutputLine } from './runs/output.ts'
 
@@ -20,14 +19,8 @@ const fitsLine = (query: LogQuery, { node }: Context, line: ShownLine, deploymen
   fits(query, labelsOf({ ...node, environmentId: node.parentId ?? '' }, line, deploymentId), line.text)
 
 /** Null if every line is wanted. */
-const queryOf = ({ query: { query } }: Context): LogQuery | null => {
-  if (typeof query !== 'string') return null
-  try {
-    return parseLogQuery(query)
-  } catch (error) {
-    throw error instanceof LogQueryError ? badRequest(`query: ${error.message}`) : error
-  }
-}
+const queryOf = ({ query: { query } }: Context): LogQuery | null =>
+  typeof query === 'string' ? readLogQuery(query) : null
 
 const sendFrames = async (context: Context, sink: Sink, query: LogQuery | null): Promise<void> => {
   const { parts, db, node } = context

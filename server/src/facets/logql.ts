@@ -3,6 +3,7 @@
  * contained text and by label. Pure. There are no regular expressions: a pattern is a list of words, so that no query
  * can cost more than the lines it reads.
  */
+import { badRequest } from '../lib/errors.ts'
 import { words } from '../lib/words.ts'
 
 /** The labels that can select a line. */
@@ -23,7 +24,6 @@ interface TextMatch {
 }
 
 export interface LogQuery {
-  /** The service whose lines are wanted. */
   serviceId: string
   labels: LabelMatch[]
   texts: TextMatch[]
@@ -130,6 +130,15 @@ export const parseLogQuery = (query: string): LogQuery => {
     }
   }
   return { serviceId: serviceIn(labels), labels, texts }
+}
+
+/** The query in the field `query` of a request; throws a 400. */
+export const readLogQuery = (text: string): LogQuery => {
+  try {
+    return parseLogQuery(text)
+  } catch (error) {
+    throw error instanceof LogQueryError ? badRequest(`query: ${error.message}`) : error
+  }
 }
 
 /** Whether a line is one of those that a query asks for. */

@@ -34,7 +34,6 @@ export const readVersions = async (db: Queryable, serviceId: string): Promise<Ma
   return new Map(rows.map((row) => [row.revision, row.version]))
 }
 
-/** A line of an instance of the service with these versions. */
 export const asShown = (
   { at, text, stream, instance, revision }: LogLine,
   versions: ReadonlyMap<string, string>,

@@ -71,7 +71,6 @@ const problemOf = async ({ clusters, database }: Parts, serviceId: string): Prom
   return (await runtime.usageProblem?.(AbortSignal.timeout(engineMs)).catch(() => null)) ?? null
 }
 
-/** `/service/metrics`. */
 export const serviceMetricsSocket: Operation = operation({
   id: 'handleServiceMetrics',
   ...reading,

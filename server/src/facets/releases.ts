@@ -6,7 +6,7 @@ import { wasSuccessfulSql } from '../deployments/release/rollback.ts'
 import type { Queryable } from '../store/database.ts'
 import { timestampSql } from '../store/tree.ts'
 import { act } from './deployable.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
+import { type Facet, itemOf, onService, type Self } from './facet.ts'
 import { answerPage, Commit, Page, Paging, paging } from './history.ts'
 import { planned } from './plan-schema.ts'
 import { AcceptedStatus } from './status-schema.ts'
@@ -50,8 +50,7 @@ const listOf = (self: Self): Operation =>
     path: `${itemOf(self)}/release`,
     tag: `${self.noun} Deployment History`,
     summary: `List the releases of ${self.nounWithArticle}, newest first`,
-    area: 'projects',
-    owner: ownerOf(self),
+    ...onService(self),
     query: Paging,
     answer: Page(Release),
     async run(context) {
@@ -75,9 +74,8 @@ const rollbackOf = (self: Self): Operation =>
     tag: `${self.noun} Actions`,
     summary: `Roll ${self.nounWithArticle} back to an earlier release: the given one, else the one before the current`,
     scope: 'Deploy',
-    area: 'projects',
+    ...onService(self),
     cluster: 'ENV_CREATOR',
-    owner: ownerOf(self),
     ...planned(),
     body: RollbackBody,
     bodyOptional: true,
@@ -90,5 +88,4 @@ const rollbackOf = (self: Self): Operation =>
     },
   })
 
-/** For kinds that have releases. */
 export const releases: Facet = (self) => [listOf(self), rollbackOf(self)]

@@ -4,13 +4,12 @@
  */
 import Type from 'typebox'
 import { actorOf } from '../api/auth/principal.ts'
-import { maxPushBytes, receiveMs, receiverOf } from '../api/git-http/receive.ts'
+import { findOwn, maxPushBytes, receiveMs, receiverOf } from '../api/git-http/receive.ts'
 import { archiveType, type Context, type Operation, operation } from '../api/operations/operation.ts'
 import { Maybe, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { commitArchive } from '../builds/pushed/archive.ts'
 import type { Accepted, OwnApplication } from '../deployments/sources/git/own.ts'
-import { conflict } from '../lib/errors.ts'
-import { type Facet, itemOf, ownerOf, type Self } from './facet.ts'
+import { type Facet, itemOf, onService, type Self } from './facet.ts'
 
 const Query = Type.Object({
   message: Maybe(Text(1000, { description: 'The message of the commit; default `Deploy from an archive`.' })),
@@ -62,21 +61,15 @@ const deploySource = (self: Self): Operation =>
     summary: `Deploy a directory: a tar archive with gzip becomes a commit in the repository of ${self.nounWithArticle} on this server`,
     // The code of a service can read its secrets, which users who may only deploy must not see.
     scope: 'Write',
-    area: 'projects',
+    ...onService(self),
     cluster: 'ENV_CREATOR',
-    owner: ownerOf(self),
     query: Query,
     consumes: archiveType,
     status: 202,
     answer: Answer,
     async run(context) {
       const { parts, node, query } = context
-      const application = await parts.deployments.own.find(node.id)
-      if (application === null)
-        throw conflict(
-          'repository_elsewhere',
-          'The repository of this application is elsewhere: set its git_repository.url to slipway:internal.',
-        )
+      const application = await findOwn(parts, node.id)
       const { commitId, accepted } = await take(context, application, query.message || 'Deploy from an archive')
       return {
         git_commit_id: commitId,
@@ -87,5 +80,4 @@ const deploySource = (self: Self): Operation =>
     },
   })
 
-/** For kinds that may have a repository on this server. */
 export const sourceArchive: Facet = (self) => [deploySource(self)]

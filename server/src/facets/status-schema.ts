@@ -96,7 +96,6 @@ const fields = (stateValues: readonly string[]) => ({
   scaling: Maybe(Scaling),
 })
 
-/** The status of a service. */
 export const Status = Type.Object(fields(states), { title: 'Status' })
 
 /** The only status that can use the running vocabulary. */

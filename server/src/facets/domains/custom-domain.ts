@@ -9,7 +9,6 @@ import {
   creating,
   editing,
   type Operation,
-  type Owner,
   operation,
   reading,
   removing,
@@ -20,10 +19,10 @@ import { readRef } from '../../clusters/refs.ts'
 import { auditTargetOf } from '../../kinds.ts'
 import { forEachParallel } from '../../lib/concurrency/parallel.ts'
 import { badRequest, conflict, invalidField, notFound } from '../../lib/errors.ts'
-import { isUuid, newId } from '../../lib/ids.ts'
+import { newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { type Audit, lockNode, writeAudit } from '../../store/tree.ts'
-import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../facet.ts'
+import { type Facet, itemOf, onPart, onService, type Self } from '../facet.ts'
 import { checkDomain, checkedStatuses } from './check.ts'
 import {
   type CustomDomain,
@@ -116,21 +115,11 @@ const certificateOf = (
   hasTls: boolean,
   issuer: string | null,
 ) => {
-  if (row.refusal !== null)
-    return isWanted
-      ? {
-          state: 'WAITING' as const,
-          expires_at: null,
-          reason: row.refusal,
-          next_attempt_at: null,
-          source: 'ACME' as const,
-        }
-      : null
-  if (hasTls && row.is_routed && certificate !== null && (isWanted || certificate.source === 'UPLOADED'))
-    return certificate
+  const isServed = row.refusal === null && hasTls && row.is_routed
+  if (isServed && certificate !== null && (isWanted || certificate.source === 'UPLOADED')) return certificate
   if (!isWanted) return null
   const why = !hasTls ? noTls : row.validation_domain === null ? noPort : null
-  const reason = row.is_routed ? why : issuer === null ? notHere : orderedThere(issuer)
+  const reason = row.refusal ?? (row.is_routed ? why : issuer === null ? notHere : orderedThere(issuer))
   return { state: 'WAITING' as const, expires_at: null, reason, next_attempt_at: null, source: 'ACME' as const }
 }
 
@@ -145,21 +134,11 @@ const show = ({ parts }: Pick<Context, 'parts'>, row: CustomDomain, issuer: stri
   }
 }
 
-/** The service in the path with the domain in the path, if the domain belongs to it. */
-const ownerOfOne = (self: Self): Owner => {
-  const service = ownerOf(self)
-  return {
-    kind: 'custom_domain',
-    param,
-    parentParam: paramOf(self),
-    async find(db, params, principal) {
-      const id = params[param]
-      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
-      const rows = node === null ? [] : await readDomains(db, node.id, id!)
-      return rows.length === 0 ? null : { ...node!, rows }
-    },
-  }
-}
+const onDomain = (self: Self) =>
+  onPart(self, ['custom_domain', param], async (db, node, id) => {
+    const rows = await readDomains(db, node.id, id)
+    return rows.length === 0 ? null : { ...node, rows }
+  })
 
 const theOne = ({ node }: Context): CustomDomain => node.rows![0] as CustomDomain
 
@@ -265,17 +244,13 @@ const checkAll = async ({ parts, db, node }: Context) => {
 
 const ofService = (self: Self, tag: string): Operation[] => {
   const { noun, nounWithArticle } = self
-  const path = `${itemOf(self)}/customDomain`
-  const owner = ownerOf(self)
+  const common = { path: `${itemOf(self)}/customDomain`, tag, ...onService(self) }
   return [
     operation({
+      ...common,
       id: `list${noun}CustomDomain`,
       ...reading,
-      path,
-      tag,
       summary: `List the custom domains of ${nounWithArticle}`,
-      area: 'projects',
-      owner,
       answer: Results(answer),
       async run(context) {
         const issuer = await issuerOf(context, context.db)
@@ -283,26 +258,21 @@ const ofService = (self: Self, tag: string): Operation[] => {
       },
     }),
     operation({
+      ...common,
       id: `create${noun}CustomDomain`,
       ...creating,
-      path,
-      tag,
       summary: `Add a custom domain to ${nounWithArticle}; it takes effect immediately`,
-      area: 'projects',
-      owner,
       body,
       defaults: true,
       answer,
       run: create,
     }),
     operation({
+      ...common,
       id: `check${noun}CustomDomain`,
       ...reading,
       path: `${itemOf(self)}/checkCustomDomain`,
-      tag,
       summary: `Check whether the custom domains of ${nounWithArticle} point to this server`,
-      area: 'projects',
-      owner,
       answer: Results(checked),
       run: checkAll,
     }),
@@ -311,13 +281,8 @@ const ofService = (self: Self, tag: string): Operation[] => {
 
 const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
   const path = `${itemOf(self)}/customDomain/{${param}}`
-  const common = { path, tag, owner: ownerOfOne(self) }
-  const read = {
-    ...common,
-    ...reading,
-    area: 'projects' as const,
-    answer,
-  }
+  const common = { path, tag, ...onDomain(self) }
+  const read = { ...common, ...reading, answer }
   return [
     operation({
       ...read,
@@ -337,7 +302,6 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       id: `edit${noun}`,
       ...editing,
       summary: `Change a custom domain of ${self.nounWithArticle}`,
-      area: 'projects',
       body: Type.Partial(body),
       answer,
       run: edit,
@@ -347,7 +311,6 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       id: `delete${noun}`,
       ...removing,
       summary: `Remove a custom domain from ${self.nounWithArticle}`,
-      area: 'projects',
       run: remove,
     }),
     operation({
@@ -356,7 +319,6 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       path: `${path}/certificate`,
       ...editing,
       summary: `Upload a certificate for a custom domain of ${self.nounWithArticle}; it takes effect immediately, in place of an ordered one`,
-      area: 'projects',
       body: UploadBody,
       answer,
       run: upload,
@@ -367,7 +329,6 @@ const ofOne = (self: Self, tag: string, noun: string): Operation[] => {
       path: `${path}/certificate`,
       ...removing,
       summary: `Remove the certificate that was brought for a custom domain of ${self.nounWithArticle}; one that is ordered takes its place`,
-      area: 'projects',
       run: forgetUpload,
     }),
   ]

@@ -112,7 +112,6 @@ const links = (id: string, path: string, tag: string, summary: string, owner: Ow
     },
   })
 
-/** The links of one service. */
 export const serviceLinks: Facet = (self) => [
   links(
     `list${self.noun}Links`,

@@ -12,7 +12,7 @@ import { untilAborted } from '../../lib/concurrency/waiting.ts'
 import { badRequest, DeploymentError, notFound, unavailable } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import { labelsOf, type ShownLine } from '../log-lines.ts'
-import { fits, type LabelName, type Labels, type LogQuery, LogQueryError, labelNames, parseLogQuery } from '../logql.ts'
+import { fits, type LabelName, type Labels, type LogQuery, labelNames, readLogQuery } from '../logql.ts'
 import { asShown, readVersions } from '../logs.ts'
 import { readOutputBetween } from '../runs/output.ts'
 import { readTimeRange, type TimeRange, toNanoseconds, toRfc3339 } from './time-range.ts'
@@ -23,7 +23,6 @@ const maxBytes = 4 * 1024 * 1024
 const maxReadMs = 8000
 const maxValues = 500
 
-/** A line with the labels that select it. */
 interface Line {
   ns: bigint
   text: string
@@ -184,14 +183,6 @@ const endpointIn = (endpoint: string): { label: LabelName | null } => {
   throw badRequest('endpoint: must be /loki/api/v1/query_range or /loki/api/v1/label/{name}/values')
 }
 
-const queryIn = (text: string): LogQuery => {
-  try {
-    return parseLogQuery(text)
-  } catch (error) {
-    throw error instanceof LogQueryError ? badRequest(`query: ${error.message}`) : error
-  }
-}
-
 const Query = Type.Object({
   endpoint: Text(200, { description: '`/loki/api/v1/query_range`, or `/loki/api/v1/label/{name}/values`.' }),
   query: Text(4096, {
@@ -220,7 +211,7 @@ const history: Operation = operation({
   async run(context) {
     const { endpoint, query: text, limit = usualLines, direction, ...times } = context.query
     const { label } = endpointIn(endpoint)
-    const query = queryIn(text)
+    const query = readLogQuery(text)
     const service = await findService(context as Context, query.serviceId)
     const range = readTimeRange(label === null ? times : { since: '7d', ...times }, context.parts.clock.now())
     const wanted = { query, range, limit, newest: direction?.toLowerCase() !== 'forward' }

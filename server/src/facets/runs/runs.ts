@@ -3,7 +3,7 @@
  * deployments is in its log too. Runs and their output are kept as the advanced settings of the job say.
  */
 import Type from 'typebox'
-import { type Context, operation } from '../../api/operations/operation.ts'
+import { type Context, operation, reading } from '../../api/operations/operation.ts'
 import { auditOf } from '../../api/operations/resource-writes.ts'
 import { Flag, Nullable, OneOf, Results, Text, Timestamp, Uuid, Whole } from '../../api/operations/schema.ts'
 import { mainTask } from '../../deployments/deployments.ts'
@@ -14,7 +14,7 @@ import type { Queryable } from '../../store/database.ts'
 import { writeAudit } from '../../store/tree.ts'
 import { eventSink } from '../../streams/sink.ts'
 import { askForRun } from '../../work/schedule.ts'
-import { type Facet, itemOf, ownerOf } from '../facet.ts'
+import { type Facet, itemOf, onService } from '../facet.ts'
 import { asEvent, asRecord, LogRecord, logOperations, tailOf } from '../log-lines.ts'
 import { followOutput, type OutputLine, readLastOutput } from './output.ts'
 
@@ -120,8 +120,8 @@ const streamLines = async (context: Context): Promise<void> => {
 
 export const runs: Facet = (self) => {
   const path = `${itemOf(self)}/run`
-  const common = { tag: `${self.noun} Runs`, area: 'projects' as const, owner: ownerOf(self) }
-  const read = { ...common, method: 'GET' as const, scope: 'Read' as const, status: 200 as const }
+  const common = { tag: `${self.noun} Runs`, ...onService(self) }
+  const read = { ...common, ...reading }
   return [
     operation({
       ...common,

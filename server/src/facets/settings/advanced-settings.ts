@@ -10,7 +10,7 @@ import { check } from '../../api/operations/validate.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { wrongSetting } from '../../deployments/traffic/ingress-settings.ts'
 import { invalidField } from '../../lib/errors.ts'
-import { type Facet, itemOf, ownerOf, type Self } from '../facet.ts'
+import { type Facet, itemOf, onService, type Self } from '../facet.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
 import { defaultsOf, type Settings } from './settings.ts'
 
@@ -69,7 +69,8 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
   const defaults = defaultsOf(settings)
   const edit = settingsEditor(settings, defaults)
   const answer = Type.Object(settings, { title: `${self.noun}AdvancedSettings` })
-  const common = { tag: `${self.noun} Configuration`, path: `${itemOf(self)}/advancedSettings`, answer }
+  const path = `${itemOf(self)}/advancedSettings`
+  const common = { tag: `${self.noun} Configuration`, path, ...onService(self), answer }
   return [
     operation({
       id: `getDefault${self.noun}AdvancedSettings`,
@@ -87,8 +88,6 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       id: `get${noun}`,
       ...reading,
       summary: `Read all advanced settings of ${self.nounWithArticle}, including those at their defaults`,
-      area: 'projects',
-      owner: ownerOf(self),
       run: async ({ db, node }) => ({ ...defaults, ...(await readInner<Values>(db, node.id, field, {})) }),
     }),
     operation({
@@ -97,8 +96,6 @@ const operationsOf = (self: Self, settings: Settings, noun: string): Operation[]
       method: 'PUT',
       summary: `Replace the advanced settings of ${self.nounWithArticle}; omitted keys get their defaults`,
       scope: 'Write',
-      area: 'projects',
-      owner: ownerOf(self),
       body: settingsBody(settings),
       refusesMarked: true,
       status: 201,

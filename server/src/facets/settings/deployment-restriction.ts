@@ -8,7 +8,6 @@ import {
   creating,
   editing,
   type Operation,
-  type Owner,
   operation,
   reading,
   removing,
@@ -16,8 +15,8 @@ import {
 import { AllRecorded, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { kinds } from '../../kinds.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
-import { isUuid, newId } from '../../lib/ids.ts'
-import { type Facet, itemOf, ownerOf, paramOf, type Self } from '../facet.ts'
+import { newId } from '../../lib/ids.ts'
+import { type Facet, itemOf, onPart, onService, type Self } from '../facet.ts'
 import { changeInner, type InnerChange, readInner } from './inner-configuration.ts'
 
 const field = 'deployment_restrictions'
@@ -62,22 +61,11 @@ const refuseDuplicate = (others: readonly Restriction[], wanted: Wanted): void =
   if (same) throw conflict('restriction_taken', 'The service already has this restriction.')
 }
 
-/** The service in the path, if it has the restriction in the path. */
-const ownerOfOne = (self: Self): Owner => {
-  const service = ownerOf(self)
-  return {
-    kind: 'deployment_restriction',
-    param,
-    parentParam: paramOf(self),
-    async find(db, params, principal) {
-      const id = params[param]
-      const node = typeof id === 'string' && isUuid(id) ? await service.find(db, params, principal) : null
-      if (node === null) return null
-      const kept = await readInner<Restriction[]>(db, node.id, field, [])
-      return kept.some((one) => one.id === id!.toLowerCase()) ? node : null
-    },
-  }
-}
+const onRestriction = (self: Self) =>
+  onPart(self, ['deployment_restriction', param], async (db, node, id) => {
+    const kept = await readInner<Restriction[]>(db, node.id, field, [])
+    return kept.some((one) => one.id === id.toLowerCase()) ? node : null
+  })
 
 const change = <Answer>(
   context: Context,
@@ -131,8 +119,8 @@ const remove = (context: Context) => {
 
 export const deploymentRestrictions: Facet = (self): Operation[] => {
   const tag = `${self.noun} Deployment Restriction`
-  const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, owner: ownerOf(self) }
-  const item = { tag, path: `${collection.path}/{${param}}`, owner: ownerOfOne(self) }
+  const collection = { tag, path: `${itemOf(self)}/deploymentRestriction`, ...onService(self) }
+  const item = { tag, path: `${collection.path}/{${param}}`, ...onRestriction(self) }
   const noun = `${self.noun}DeploymentRestriction`
   const { runs } = kinds[self.kind]
   // Nothing deploys these on a push.
@@ -143,7 +131,6 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       id: `get${noun}s`,
       ...reading,
       summary: `List the deployment restrictions of ${self.nounWithArticle}: which pushes deploy it automatically`,
-      area: 'projects',
       answer: Results(answer),
       run: async ({ db, node }) => ({ results: await readInner<Restriction[]>(db, node.id, field, []) }),
     }),
@@ -152,7 +139,6 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       id: `create${noun}`,
       ...creating,
       summary: `Add a deployment restriction to ${self.nounWithArticle}: which pushes deploy it automatically`,
-      area: 'projects',
       body: sent,
       answer,
       run: create,
@@ -162,7 +148,6 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       id: `edit${noun}`,
       ...editing,
       summary: `Change a deployment restriction of ${self.nounWithArticle}`,
-      area: 'projects',
       body: Type.Partial(sent),
       answer,
       run: edit,
@@ -172,7 +157,6 @@ export const deploymentRestrictions: Facet = (self): Operation[] => {
       id: `delete${noun}`,
       ...removing,
       summary: `Delete a deployment restriction of ${self.nounWithArticle}`,
-      area: 'projects',
       run: remove,
     }),
   ]

@@ -11,7 +11,6 @@ import { lockNode, writeAudit } from '../../store/tree.ts'
 
 type InnerField = 'advanced_settings' | 'deployment_restrictions' | 'lock' | 'routes' | 'dns_provider'
 
-/** A record in a response. */
 export const withoutInner = ({ advanced_settings: _, deployment_restrictions: __, ...record }: Spec): Spec => record
 
 /** The content of the field in a row; `empty` if it was never set. */

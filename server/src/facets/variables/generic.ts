@@ -63,6 +63,8 @@ const namedPlace = (context: Context, ...name: [string, string, string]): Promis
 const namedInContext = (context: Context, ...name: [string, string, string]): Promise<PlaceInContext> =>
   named(context, name, readPlaceInContext)
 
+const common = { tag, area: 'projects' as const, owner: ownOrganization }
+
 const show = (place: VariablePlace) => (row: VariableRecord) => showGeneric(withService(place, row))
 
 const ownRow = async ({ db, principal, params }: Context): Promise<VariableRecord> => {
@@ -74,12 +76,10 @@ const ownRow = async ({ db, principal, params }: Context): Promise<VariableRecor
 const list = operation({
   id: 'listVariables',
   ...reading,
+  ...common,
   path: '/variable',
-  tag,
   summary: 'List the variables and secrets that are visible in a scope',
-  area: 'projects',
   reads: 'sensitive',
-  owner: ownOrganization,
   query: Type.Object({ parent_id: Uuid(), scope: OneOf([...scopes, 'BUILT_IN']), is_secret: Maybe(Flag()) }),
   answer: Results(genericAnswer),
   async run(context) {
@@ -112,11 +112,9 @@ const createBody = Type.Object({
 const create = operation({
   id: 'createVariable',
   ...creating,
+  ...common,
   path: '/variable',
-  tag,
   summary: 'Set a variable or secret; replaces one with the same key',
-  area: 'projects',
-  owner: ownOrganization,
   body: createBody,
   answer: genericAnswer,
   async run(context) {
@@ -133,14 +131,13 @@ const create = operation({
 
 const variableEdit = Type.Object({ ...editBody.properties, ...fromSecretManager })
 
+const ofOne = { ...common, path: '/variable/{variableId}', owner: variableInPath }
+
 const edit = operation({
+  ...ofOne,
   id: 'editVariable',
   ...editing,
-  path: '/variable/{variableId}',
-  tag,
   summary: 'Change a variable or secret; an omitted value is kept',
-  area: 'projects',
-  owner: variableInPath,
   body: variableEdit,
   answer: genericAnswer,
   async run(context) {
@@ -155,13 +152,10 @@ const edit = operation({
 })
 
 const remove = operation({
+  ...ofOne,
   id: 'deleteVariable',
   ...removing,
-  path: '/variable/{variableId}',
-  tag,
   summary: 'Delete a variable or secret with its aliases and overrides',
-  area: 'projects',
-  owner: variableInPath,
   async run(context) {
     const [place, row] = [await readPlace(context, context.node.id), await ownRow(context)]
     const work = (tx: Queryable) => deleteVariable(tx, row).then(() => row)
@@ -170,13 +164,7 @@ const remove = operation({
 })
 
 // A built-in variable has no row yet, so the place of its alias comes only from the body.
-const dependent = {
-  ...creating,
-  tag,
-  area: 'projects' as const,
-  owner: ownOrganization,
-  answer: genericAnswer,
-}
+const dependent = { ...creating, ...common, answer: genericAnswer }
 
 const aliasBody = Type.Object({ key: Text(255), alias_scope: OneOf(scopes), alias_parent_id: Uuid(), ...extras })
 
@@ -222,11 +210,9 @@ const override = operation({
 const importMany = operation({
   id: 'importEnvironmentVariables',
   ...creating,
+  ...common,
   path: '/variable/import',
-  tag,
   summary: 'Set many variables and secrets of a service at once; existing secrets are kept',
-  area: 'projects',
-  owner: ownOrganization,
   query: Type.Object({ service_id: Uuid(), service_type: OneOf(serviceScopes) }),
   body: importBody,
   defaults: true,

@@ -129,13 +129,8 @@ const handlersOf = (family: Family) => {
   }
   const remove = async (context: Context) => {
     const [here, row] = [await place(context), await own(context)]
-    return writeRow(
-      context,
-      here,
-      'DELETE',
-      async (tx) => deleteVariable(tx, row).then(() => row),
-      () => undefined,
-    )
+    const work = (tx: Queryable) => deleteVariable(tx, row).then(() => row)
+    return writeRow(context, here, 'DELETE', work, () => undefined)
   }
   const depend =
     <Body extends Fields>(make: MakeDependent<Body>) =>
@@ -162,16 +157,15 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
   const owner = nodeInPath(kind, `${kind}Id`)
   const collection = `/${kind}/{${kind}Id}/${family.path}`
   const item = `${collection}/{${family.param}}`
-  const write = { tag, owner, scope: 'Write' as const, area: 'projects' as const, answer }
+  const common = { tag, owner, area: 'projects' as const }
+  const write = { ...common, scope: 'Write' as const, answer }
   return [
     operation({
       id: family.list,
       ...reading,
       path: collection,
-      tag,
+      ...common,
       summary: `List ${family.isSecret ? 'secrets' : 'variables'} that are visible here, including inherited and built-in ones`,
-      owner,
-      area: 'projects',
       reads: 'sensitive',
       answer: Results(answer),
       run: run.list,
@@ -201,9 +195,7 @@ const familyOperations = ({ kind }: VariableFacet, family: Family): Operation[] 
       ...removing,
       path: item,
       summary: `Delete ${one} with its aliases and overrides`,
-      tag,
-      owner,
-      area: 'projects',
+      ...common,
       run: run.remove,
     }),
     operation({
@@ -271,7 +263,6 @@ const importOperation = ({ kind, word, importId }: VariableFacet): Operation[] =
         }),
       ]
 
-/** Every operation on the variables and secrets of a kind. */
 export const variableOperations = (facet: VariableFacet): Operation[] => [
   ...familyOperations(facet, variableFamily(facet)),
   ...familyOperations(facet, secretFamily(facet)),

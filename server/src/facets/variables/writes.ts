@@ -56,9 +56,7 @@ const audit = (context: Context, tx: Queryable, verb: Verb, place: VariablePlace
     auditOf(context, verb, target(place, row.is_secret), placeOf(context.node), { key: row.key }),
   )
 
-/**
- * Runs a write and returns its record.
- */
+/** Runs a write and returns its record. */
 export const writeRow = async <Shown>(
   context: Context,
   place: VariablePlace,
