@@ -20,7 +20,6 @@ const lookMs = 60_000
 /** How long a reader of metrics waits for an engine. */
 const patienceMs = 2000
 
-/** A disk that must not run full. */
 interface FreeSpace {
   place: 'data' | 'engine'
   freeBytes: number
@@ -43,7 +42,6 @@ export interface Disk {
 export interface DiskParts extends WorkParts {
   /** All images of the engine; null without an engine. */
   images: ((signal: AbortSignal) => Promise<ListedImage[]>) | null
-  /** Folders on the disks to be watched. */
   folders(): Promise<Partial<Record<FreeSpace['place'], string>>>
   /** 0: no limit. */
   diskGb: number

@@ -14,16 +14,13 @@ export interface Limits {
   cpuMillicores: number
   volumes: number
   volumeGb: number
-  /** Queued deployments. */
   queued: number
-  /** Images built or pulled for it. */
   diskGb: number
   /** Streams open at once, for the whole organization and for one token or account. */
   streams: number
   streamsPerToken: number
   /** Clusters with a Docker engine of their own. */
   engines: number
-  /** Hosts with a certificate. */
   certificates: number
   /** Repositories pushed to this server: the largest one, and all of the organization. */
   repositoryMb: number

@@ -16,7 +16,6 @@ const read = async (db: Queryable, sql: string, id: string): Promise<number> => 
   return inMb(row!.bytes)
 }
 
-/** MB of all repositories of an organization. */
 export const readRepositories = (db: Queryable, organizationId: string): Promise<number> =>
   read(db, ofOrganization, organizationId)
 

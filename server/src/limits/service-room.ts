@@ -15,7 +15,6 @@ const sums = `count(*)::int as services, coalesce(sum(memory_mb), 0)::float8 as 
   coalesce(sum(cpu_millicores), 0)::float8 as "cpuMillicores", coalesce(sum(volumes), 0)::float8 as volumes,
   coalesce(sum(volume_gb), 0)::float8 as "volumeGb"`
 
-/** The total size of all services of an organization. */
 export const readServiceUse = async (db: Queryable, organizationId: string): Promise<ServiceUse> => {
   const [row] = await db.query<ServiceUse>(`select ${sums} from service_size where organization_id = $1`, [
     organizationId,

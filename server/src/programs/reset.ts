@@ -28,7 +28,6 @@ import { checkOwner, isFake } from '../wiring/data-directory.ts'
 import { buildFolder } from '../wiring/docker-machine.ts'
 import { endControlPlane } from '../wiring/process-file.ts'
 
-/** The objects that `npm run reset` removes on the engines of other machines. */
 interface ConnectedEngine {
   clusterId: string
   organizationId: string
@@ -96,9 +95,7 @@ interface Owner {
   organizationIds: string[]
   /** Leftovers of their steps. */
   stepIds: string[]
-  /** Volumes of the caches of steps. */
   caches: string[]
-  /** Engines of clusters on other machines. */
   engines: ConnectedEngine[]
 }
 
@@ -157,7 +154,6 @@ const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise
   return !isOwn
 }
 
-/** Removes everything on the engine of this machine. */
 const removeHere = async (owner: Owner): Promise<void> => {
   const connection = defaultConnection(settings.dockerHost)
   const runtime = createDockerRuntime({ ownerId: owner.id, connection, log, clock: systemClock })

@@ -13,7 +13,6 @@ export interface SealedText {
   sealed: string
   /** Key by which `write` finds the row. */
   key: readonly string[]
-  /** Where the next batch continues. */
   cursor: string
 }
 

@@ -8,9 +8,7 @@ export interface Counts {
   retries: number
   inFlight: number
   upgrades: { total: number; open: number }
-  /** TCP connections. */
   connections: { total: number; open: number }
-  /** UDP flows. */
   flows: { total: number; open: number }
   /** Uncaught exceptions. The process continues; each is in the log. */
   internalErrors: number
@@ -19,7 +17,6 @@ export interface Counts {
   processes: number[]
 }
 
-/** For one process. */
 export type OwnCounts = Omit<Counts, 'rssBytes' | 'processes'>
 
 export const newCounts = (): OwnCounts => ({

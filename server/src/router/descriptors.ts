@@ -17,5 +17,4 @@ const limitOfProcess = (): number => {
   }
 }
 
-/** For the connections of this process. */
 export const descriptorsForTraffic = (limit = limitOfProcess()): number => Math.min(mostOfAll, Math.floor(limit * part))

@@ -16,7 +16,6 @@ export interface Target {
 export const routeStates = ['up', 'asleep', 'stopped', 'starting', 'failed'] as const
 type RouteState = (typeof routeStates)[number]
 
-/** Requests to a host name, on the one port that all host names share. */
 export interface Route {
   /** Lower-case host name without port. */
   host: string
@@ -39,7 +38,6 @@ export interface Route {
 export interface StreamRoute {
   port: number
   serviceId: string
-  /** As of a route. */
   organizationId?: string
   protocol: 'TCP' | 'UDP'
   state: RouteState

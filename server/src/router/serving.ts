@@ -61,7 +61,6 @@ const divided = <Limits extends object>(limits: Limits, names: readonly (keyof L
   return own
 }
 
-/** The number of processes. */
 interface Share {
   processes: number
 }

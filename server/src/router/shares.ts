@@ -7,7 +7,6 @@
  * Does not know: what a connection is for.
  */
 
-/** Something that holds descriptors. */
 export interface Holder {
   /** Nothing is in progress in it: it is closed first. */
   readonly isIdle: boolean
@@ -33,7 +32,6 @@ interface Party {
 export interface Shares {
   /** Makes room if there is none, possibly by closing the newcomer itself. */
   enter(holder: Holder, weight: number, party?: string): Holding
-  /** From now on it belongs to this party. */
   move(holding: Holding, party: string): void
   /** Any number of times. */
   leave(holding: Holding): void

@@ -21,7 +21,6 @@ export type DnsSettings = {
   | { provider: 'rfc2136'; server: UpdateServer }
 )
 
-/** By provider. */
 const needs: Record<Kind, readonly string[]> = {
   cloudflare: ['SLIPWAY_ACME_DNS_TOKEN'],
   route53: ['SLIPWAY_ACME_DNS_ACCESS_KEY', 'SLIPWAY_ACME_DNS_SECRET_KEY'],

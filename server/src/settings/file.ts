@@ -13,7 +13,6 @@ export const engineNames: readonly string[] = Object.freeze(['DOCKER_TLS_VERIFY'
 
 const maxBytes = 65_536
 
-/** All problems of an environment or a file, one sentence each. */
 export class SettingsError extends Error {
   readonly problems: readonly string[]
 
@@ -112,6 +111,5 @@ export const loadSettingsFile = (dataDir: string): ReadonlyMap<string, FileSetti
   }
 }
 
-/** Its values by name. */
 export const readSettingsFile = (dataDir: string): Record<string, string> =>
   Object.fromEntries([...loadSettingsFile(dataDir)].map(([name, { value }]) => [name, value]))

@@ -81,7 +81,6 @@ const officialImages: readonly string[] = Object.freeze(
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** `slipway.env`, by name. */
 type InFile = ReadonlyMap<string, FileSetting>
 
 const lineOf = ({ line }: FileSetting): string => `${settingsFileName}, line ${line}`
@@ -229,7 +228,6 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     hstsSeconds: read('SLIPWAY_HSTS_SECONDS', 0, whole(0, 63_072_000)),
     /** The domain of services' names; if undefined, `localhost`. */
     domain: optional('SLIPWAY_DOMAIN', domainName),
-    /** Where the router publishes the API. */
     apiHost: optional('SLIPWAY_API_HOST', domainName),
     /** Where certificates come from, if the router has TLS. */
     acme: readAcme(read, problems),
@@ -310,7 +308,6 @@ const readWork = (reader: Reader, range: PortRange) => {
     scaleDownSeconds: read('SLIPWAY_SCALE_DOWN_SECONDS', 300, whole(1, 3600)),
     /** Limits for reading a repository for a build and sending its files. */
     preparation: readPreparation(read),
-    /** For one git process. */
     gitMemoryMb: read('SLIPWAY_GIT_MEMORY_MB', 1024, whole(256, 1_000_000)),
     /** Size limit of one push to a repository on this server. */
     pushMaxMb: read('SLIPWAY_PUSH_MAX_MB', 200, whole(1, 100_000)),
@@ -333,7 +330,6 @@ const readWork = (reader: Reader, range: PortRange) => {
     clusterModules: optional('SLIPWAY_CLUSTER_MODULES', clusterModulesAt),
     /** The modules of databases in MANAGED mode; undefined: none. */
     databaseModules: optional('SLIPWAY_DATABASE_MODULES', databaseModulesAt),
-    /** The maximum size of an image from a registry. */
     imageMaxMb: read('SLIPWAY_IMAGE_MAX_MB', 10_240, whole(1, 1_000_000)),
     /** Names of images that may replace the public registry's, if the operator loaded them into the engine; or `*`. */
     engineImages: read<readonly string[]>('SLIPWAY_ENGINE_IMAGES', officialImages, imageNames),

@@ -45,7 +45,6 @@ export const portRange = (value: string): { value: PortRange } | string => {
   return fits ? { value: Object.freeze({ first, last }) } : 'a range of ports, such as 30000-32767'
 }
 
-/** Numbers and ranges. */
 export const portList = (value: string): { value: readonly PortRange[] } | string => {
   const found = parts(value).map((part) => portRange(/^\d+$/.test(part) ? `${part}-${part}` : part))
   const ranges = found.flatMap((each) => (typeof each === 'string' ? [] : [each.value]))

@@ -48,7 +48,6 @@ export const savePublishedHost = async (database: Database, host: string): Promi
 
 const textSql = (name: string): string => `(select value from installation where name = '${name}')`
 
-/** SQL for the domain of the names of services. */
 const serviceDomainSql = `coalesce(${textSql('domain')}, 'localhost')`
 
 /**

@@ -16,7 +16,6 @@ interface ListRow {
   [column: string]: string | null
 }
 
-/** How the records of a list are made. */
 export interface ListForm {
   /** Select list over the row `n`; each column answers text. */
   columns: string
@@ -63,7 +62,6 @@ type Read = Row | { id: null; quoted: string | null }
 const recordOf = (form: ListForm, row: Row): string =>
   `{"id":"${row.id}","created_at":"${toTimestamp(row.createdAt)}","updated_at":"${toTimestamp(row.updatedAt)}","name":${JSON.stringify(row.name)}${form.write(row)}}`
 
-/** The list of a parent's rows of one kind. */
 export const longList = (kind: string, parentKind: string, form: ListForm): LongList => {
   const sql = listSql(kind, parentKind, form)
   // Another version of Slipway may make different records from the same rows.

@@ -6,7 +6,6 @@
 import { isIP } from 'node:net'
 import type { Queryable } from './database.ts'
 
-/** The settings that name hosts. */
 export interface NamesInSettings {
   /** The domain of services' names. */
   domain?: string | undefined

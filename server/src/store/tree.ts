@@ -100,7 +100,6 @@ export interface Audit {
   origin: string
   triggeredBy: string
   actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
-  /** Id of the token or account. */
   actorId: string | null
   /** The user agent of the caller's program. */
   userAgent: string | null

@@ -28,7 +28,6 @@ const createOwnRouter = (settings: Settings, log: Log): Router => {
   return createRouter({ dataDir, host, port, log, trustedProxies, tlsPort, hstsSeconds, ownDomain, processes })
 }
 
-/** Resolves when requests are answered. */
 export const startApp = async (settings: Settings, options: { fake: boolean }): Promise<App> => {
   await openDataDirectory(settings.dataDir, options.fake ? 'fake' : 'docker')
   await claimDataDirectory(settings.dataDir)

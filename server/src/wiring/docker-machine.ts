@@ -39,7 +39,6 @@ export interface DockerTarget {
   serviceAddress: string | null
   /** Id of the cluster; null for the engine of this machine. */
   clusterId: string | null
-  /** The owner of the engine; null for one that all organizations share. */
   organizationId: string | null
 }
 
@@ -53,7 +52,6 @@ export interface DockerMachine extends EngineUse {
 export const buildFolder = (dataDir: string, clusterId: string | null): string =>
   clusterId === null ? join(dataDir, 'builds') : join(dataDir, 'cluster-builds', clusterId)
 
-/** Removes the images of an organization on an engine that is its own. */
 const clearEngine = async (connection: EngineConnection, db: Queryable, organizationId: string): Promise<void> => {
   const steps = await db.query<{ id: string }>(
     'select image_id as id from build_step where organization_id = $1 order by created_at',

@@ -19,7 +19,6 @@ import { type DockerMachine, type DockerTarget, openDockerMachine } from './dock
 import type { Foundation } from './foundation.ts'
 import { reachSample } from './sample-repository.ts'
 
-/** The kind of the default clusters' engine. */
 export type EngineKind = 'docker' | 'fake' | 'none'
 
 /** The engine of this machine, those of other machines, and the builders on all of them. */

@@ -80,7 +80,6 @@ const ownAddresses = ({ databaseUrl, dockerHost }: Settings): string[] =>
     return url === null || url.hostname === '' ? [] : [`${url.hostname}:${url.port || port}`]
   })
 
-/** `host:port` of an address. */
 const placeOf = (url: string): string => {
   const { hostname, port, protocol } = new URL(url)
   return `${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`

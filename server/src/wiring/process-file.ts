@@ -28,7 +28,6 @@ const findControlPlane = async (dataDir: string): Promise<number | null> => {
   return /\bmain\.(ts|[cm]js)\b/.test(command) ? pid : null
 }
 
-/** Claims the data directory for this process. Rejects if another one has it. */
 export const claimDataDirectory = async (dataDir: string): Promise<void> => {
   const other = await findControlPlane(dataDir)
   if (other !== null) throw new Error(`another Slipway (process ${other}) is running on ${dataDir}`)

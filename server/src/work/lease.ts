@@ -43,7 +43,6 @@ export interface LeaseTable<C extends Leased> {
   open?: string
   /** How a row becomes a claim, in SQL. */
   columns: string
-  /** The type of `columns`. */
   claim?: C
 }
 

@@ -7,7 +7,6 @@ export const clientGone = new Error('the client disconnected')
 /** The response is not passed on, because the request is repeated. */
 export const unwanted = new Error('the response is discarded')
 
-/** A limit of time was reached. */
 export class LateError extends Error {
   constructor() {
     super('it took too long')
@@ -43,7 +42,5 @@ export class TooLarge extends Error {
   }
 }
 
-/** The connection broke. */
 export const isReset = (error: Error): boolean => resets.has(codeOf(error))
-/** Nothing came in time. */
 export const isSilence = (error: Error): boolean => error instanceof LateError

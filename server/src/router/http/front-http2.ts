@@ -26,7 +26,6 @@ export interface Http2Front {
   /** Asks clients to open no more streams here. Those already on their way are served. */
   close(): void
   end(): void
-  /** Open connections. */
   clients(): number
 }
 

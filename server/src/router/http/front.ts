@@ -24,7 +24,6 @@ interface Front {
   share(listening: Server): Promise<void>
   /** Its listening socket, for other processes. */
   readonly listening: Server
-  /** Open connections. */
   clients(): number
   /** Accepts no more connections, and asks the clients of those that are open to connect again. None of their requests fails. */
   leave(): void
@@ -47,7 +46,6 @@ export const defaultLimits: Limits = {
 }
 
 const longestSweepMs = 1_000
-/** True if it has been answered. */
 const isAnsweredByTls = (traffic: Traffic, client: Http1Client): boolean => {
   const verdict = judgeTls(traffic, client)
   if (verdict === null) return false

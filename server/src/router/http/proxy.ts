@@ -354,5 +354,4 @@ class Exchange implements TargetUser, RequestSink, Answerer {
   }
 }
 
-/** Forwards a request after its checks. */
 export const forward = (traffic: Traffic, inbound: Inbound): void => new Exchange(traffic, inbound).attempt()

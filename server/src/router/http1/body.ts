@@ -58,7 +58,6 @@ export class BodyReader {
     this.tail = ''
   }
 
-  /** Whether it ends with its connection. */
   get endsWithConnection(): boolean {
     return this.length === untilClose && !this.isDone
   }

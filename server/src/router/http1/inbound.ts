@@ -15,7 +15,6 @@ export interface RequestSink extends BodySink {
   onBodyEnd(): void
 }
 
-/** Answers a request. */
 export interface Answerer {
   onClientGone(): void
   /** The written bytes have been sent. */
@@ -60,7 +59,6 @@ export interface Inbound extends Origin {
   pass(bytes: Buffer, from: number, to: number): void
   /** Sends the bytes passed so far. False: `onClientDrain` follows. */
   flush(): boolean
-  /** The response is complete. */
   end(trailers: readonly string[]): void
   /** Ends a response that cannot be completed. */
   breakOff(): void

@@ -42,7 +42,6 @@ export class RequestHead extends Head {
     this.hosts = 0
   }
 
-  /** Whether there is exactly one. */
   get hasHost(): boolean {
     return this.hosts === 1
   }

@@ -27,7 +27,6 @@ export interface TargetUser {
   onTurn(): void
   onEnd(trailers: string[]): void
   onFailure(error: Error): void
-  /** The written bytes have been sent. */
   onDrain(): void
 }
 

@@ -13,7 +13,6 @@ export interface Ports {
   retain(routes: readonly StreamRoute[]): void
   /** Retries needed ports that are not open once, now. Never rejects. */
   openMissing(): Promise<void>
-  /** Closes all permanently. */
   close(): void
 }
 

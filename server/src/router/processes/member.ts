@@ -7,7 +7,6 @@ import type { Notice, Numbered, Order, Pulse } from './messages.ts'
 
 export interface Member {
   readonly pid: number
-  /** Its last report. */
   pulse: Pulse | null
   /** It has received all data, and accepts connections. */
   accepts: boolean

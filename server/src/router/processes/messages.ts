@@ -49,7 +49,6 @@ export type Order =
 
 /** Sent once a second. */
 export interface Pulse extends State {
-  /** The part of one core that it used since the pulse before. */
   busy: number
 }
 

@@ -84,7 +84,6 @@ const start = (beginning: Beginning): void => {
   setTimeout(pulse, pulseMs)
 }
 
-/** For a process that has begun. */
 const obey = async (own: Running, order: Order, listening: Server | undefined): Promise<unknown> => {
   switch (order.kind) {
     case 'accept':

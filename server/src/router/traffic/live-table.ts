@@ -13,7 +13,6 @@ export interface Entry<Kind extends AnyRoute = Route> extends Choice {
   readonly route: Kind
 }
 
-/** The entry of a host name. */
 export interface HostEntry extends Entry {
   readonly rules: Rules
   /** The cookie values of the targets, for clients that stay with theirs; null: they need not stay. */
@@ -37,7 +36,6 @@ export interface LiveTable {
   change(edit: (routes: readonly AnyRoute[]) => readonly AnyRoute[]): Promise<void>
 }
 
-/** Of TCP and UDP. */
 interface StreamPorts {
   /** Opens the missing ports of these routes. Rejects with `PortUnavailable`, and then opens none. */
   open(routes: readonly StreamRoute[]): Promise<void>

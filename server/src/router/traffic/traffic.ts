@@ -47,5 +47,4 @@ export const findServingPort = (
 /** Delays before the second, third and fourth attempt at targets that have all been tried. */
 export const attemptPausesMs = [20, 80, 250] as const
 
-/** For establishing a connection to a target. */
 export const connectTimeoutMs = 3_000

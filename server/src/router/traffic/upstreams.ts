@@ -163,7 +163,6 @@ export const createUpstreams = (): Upstreams => {
   }
 }
 
-/** The targets of a host, and the position of the round robin. */
 export interface Choice {
   readonly upstreams: readonly Upstream[]
   next: number

@@ -47,6 +47,5 @@ export const createMasterKey = async (file: string): Promise<void> => {
   await createWhole(file, newLine())
 }
 
-/** Adds a new key at the top of the file: it then encrypts, and all can decrypt. */
 export const addMasterKey = async (file: string): Promise<void> =>
   replaceWhole(file, newLine() + (await readFile(file, 'utf8')))

@@ -183,7 +183,6 @@ export const startPostgres = async (options: PostgresOptions): Promise<Postgres>
   return { connectionString: connectionStringOf(place), adopted, stop: () => stopAt(place, log) }
 }
 
-/** Stops the server of this data directory if one is running, even if another process started it. */
 export const stopPostgres = async ({ dataDir, log }: { dataDir: string; log: Log }): Promise<void> => {
   if (existsSync(join(dataDir, 'postgres'))) await stopAt(await locate(dataDir), log)
 }
