@@ -24,14 +24,11 @@ interface OwnAudit {
 const nowhere = { projectId: null, environmentId: null }
 
 export const writeOwnAudit = (db: Queryable, organizationId: string, audit: OwnAudit): Promise<void> => {
-  const { actor, by, eventType, targetType, subTargetType, target, place = nowhere, request, change } = audit
+  const { actor, by, target, place = nowhere, request, change, ...kinds } = audit
   return writeAudit(db, organizationId, target, {
     eventId: newId(),
-    eventType,
-    targetType,
-    subTargetType,
-    projectId: place.projectId,
-    environmentId: place.environmentId,
+    ...kinds,
+    ...place,
     change: change === undefined ? null : JSON.stringify(change),
     origin: request?.origin ?? 'QOVERY_INTERNAL',
     triggeredBy: by,

@@ -74,11 +74,9 @@ const statements = new Map<string, string>()
 
 const statement = (kind: string, record: RecordSql | null): string => {
   const key = `${kind} ${record?.text}`
-  let text = statements.get(key)
-  if (text === undefined) {
-    text = findSql(record, kind === 'service' ? `n.name_scope = 'service'` : `n.kind = '${kind}'`)
-    statements.set(key, text)
-  }
+  const condition = kind === 'service' ? `n.name_scope = 'service'` : `n.kind = '${kind}'`
+  const text = statements.get(key) ?? findSql(record, condition)
+  statements.set(key, text)
   return text
 }
 
@@ -101,7 +99,6 @@ export interface Audit {
   triggeredBy: string
   actorType: 'API_TOKEN' | 'USER' | 'OPERATOR' | 'SYSTEM'
   actorId: string | null
-  /** The user agent of the caller's program. */
   userAgent: string | null
   requestId: string
 }

@@ -6,7 +6,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { mkdir, readFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { createWhole, replaceWhole } from '../../lib/whole-file.ts'
+import { createWhole, readIfThere, replaceWhole } from '../../lib/whole-file.ts'
 
 export interface MasterKey {
   /** Derived from the key itself, so that a record says which key it needs. */
@@ -25,14 +25,10 @@ const parseLine = (line: string, file: string): MasterKey => {
 
 /** The keys of the file, the encrypting one first; null when there is no file. Throws one clear line on a bad file. */
 export const readMasterKeys = async (file: string): Promise<MasterKey[] | null> => {
-  let text: string
-  try {
-    text = await readFile(file, 'utf8')
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return null
-    throw new Error(`the master key file ${file} cannot be read (${code})`, { cause: error })
-  }
+  const text = await readIfThere(file).catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`the master key file ${file} cannot be read (${error.code})`, { cause: error })
+  })
+  if (text === null) return null
   const lines = text.split('\n').map((line) => line.replace(/#.*$/, '').trim())
   const keys = lines.filter((line) => line !== '').map((line) => parseLine(line, file))
   if (keys.length === 0) throw new Error(`the master key file ${file} has no key`)
