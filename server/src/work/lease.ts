@@ -126,12 +126,8 @@ export const heldByLease = <C extends Leased>(database: Database, table: LeaseTa
       return new Map(ids.filter((id) => !held.has(id)).map((id) => [id, new LeaseLost()]))
     },
   },
-  release: async (all: readonly Leased[]): Promise<void> => {
-    await releaseLeases(
-      database,
-      table,
-      worker,
-      all.map(({ id }) => id),
-    )
+  release: (all: readonly Leased[]): Promise<void> => {
+    const ids = all.map(({ id }) => id)
+    return releaseLeases(database, table, worker, ids)
   },
 })
