@@ -100,12 +100,14 @@ const isNetwork = (text: string): boolean => {
   return family !== 0 && fits && more === undefined
 }
 
-export const networks = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every(isNetwork)
-    ? { value: Object.freeze(found) }
-    : 'addresses or networks (10.0.0.0/8) of proxies, separated by commas'
-}
+const listOf =
+  (fits: (part: string) => boolean, words: string) =>
+  (value: string): { value: readonly string[] } | string => {
+    const found = parts(value)
+    return found.every(fits) ? { value: Object.freeze(found) } : words
+  }
+
+export const networks = listOf(isNetwork, 'addresses or networks (10.0.0.0/8) of proxies, separated by commas')
 
 /** As browsers write it: in lower case, without a path and without the usual port. */
 const originIn = (text: string): string | null => {
@@ -142,12 +144,10 @@ export const dockerHost = (value: string): { value: string } | string =>
     ? { value }
     : 'an address such as unix:///var/run/docker.sock or tcp://host:2376'
 
-export const socketPaths = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every((each) => /^\/[\w./-]+$/.test(each) && !each.includes('..'))
-    ? { value: Object.freeze(found) }
-    : 'paths of sockets such as /run/second-engine/docker.sock, separated by commas'
-}
+export const socketPaths = listOf(
+  (each) => /^\/[\w./-]+$/.test(each) && !each.includes('..'),
+  'paths of sockets such as /run/second-engine/docker.sock, separated by commas',
+)
 
 /** Tokens name their issuer letter by letter, so it stays as it was written. */
 export const issuer = (value: string): { value: string } | string => {
@@ -159,19 +159,14 @@ export const issuer = (value: string): { value: string } | string => {
     : 'the https address of an OIDC issuer, exactly as in its tokens (http only on this machine)'
 }
 
-export const imageNames = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value)
-  return found.every((each) => /^(\*|[a-z0-9][a-z0-9._-]*(:[\w.-]{1,128})?)$/.test(each))
-    ? { value: Object.freeze(found) }
-    : '* or names of official images, such as postgres or node:22, separated by commas'
-}
+export const imageNames = listOf(
+  (each) => /^(\*|[a-z0-9][a-z0-9._-]*(:[\w.-]{1,128})?)$/.test(each),
+  '* or names of official images, such as postgres or node:22, separated by commas',
+)
 
 export const objectName = (value: string): { value: string } | string =>
   /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(value) ? { value } : 'the name of an object in a Kubernetes cluster'
 
-export const emails = (value: string): { value: readonly string[] } | string => {
-  const found = parts(value.toLowerCase())
-  return found.every((each) => /^[^@\s]+@[^@\s]+$/.test(each))
-    ? { value: Object.freeze(found) }
-    : 'e-mail addresses, separated by commas'
-}
+const emailList = listOf((each) => /^[^@\s]+@[^@\s]+$/.test(each), 'e-mail addresses, separated by commas')
+
+export const emails = (value: string) => emailList(value.toLowerCase())
