@@ -61,13 +61,11 @@ const clearEngine = async (connection: EngineConnection, db: Queryable, organiza
     organizationId,
   ])
   const stepIds = steps.map(({ id }) => id)
+  const volumes = caches.map(({ volume }) => volume)
   const engine = createEngine(connection)
   try {
     await removeImagesOf(engine, organizationId, stepIds)
-    await removeCaches(
-      engine,
-      caches.map(({ volume }) => volume),
-    )
+    await removeCaches(engine, volumes)
   } finally {
     await engine.close()
   }

@@ -121,14 +121,8 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const registryLogins = (organizationId: string, host: string) =>
     readRegistryLogins(database, sealer, organizationId, host)
   const helm = createHelmTool(() => findTool('helm', settings.tools), join(settings.dataDir, 'helm'))
-  const {
-    runAs,
-    ingressClass: className,
-    certIssuer: issuer,
-    ingressTls: hasCertificate,
-    argoNamespace,
-  } = settings.kubernetes
-  const ingress = { className, issuer, hasCertificate }
+  const { runAs, ingressClass, certIssuer, ingressTls, argoNamespace } = settings.kubernetes
+  const ingress = { className: ingressClass, issuer: certIssuer, hasCertificate: ingressTls }
   const services = { ownerId, outbound, registryLogins, helm, runAs, ingress, argoNamespace }
   const others = { database, sealer, engines, openKubernetes, services, log, work, clock: systemClock }
   const pushes = {
@@ -148,10 +142,10 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     enqueue: enqueueDeploymentEvent,
     kinds: deployableKinds,
     variables: (serviceIds, db = database, commits) => loadAllVariables(db, sealer, serviceIds, commits),
-    secretManagers: createSecretManagers({ database, sealer, outbound: foundation.outbound, clock: systemClock }),
+    secretManagers: createSecretManagers({ database, sealer, outbound, clock: systemClock }),
     gitCredentials: (use) => readGitCredentials(database, sealer, use),
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
-    checkAddress: (url) => foundation.outbound.check(url),
+    checkAddress: (url) => outbound.check(url),
     limits: settings.limits,
     ports: { range: settings.portRange, own: ownPortsOf(settings) },
     databaseModules: settings.databaseModules,
@@ -172,15 +166,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })
-  const delivery = createDelivery({
-    database,
-    sealer,
-    outbound: foundation.outbound,
-    clock: systemClock,
-    log,
-    work,
-    scheduleSeconds: settings.webhookSchedule,
-  })
+  const delivery = createDelivery({ ...foundation, clock: systemClock, scheduleSeconds: settings.webhookSchedule })
   const streams = createStreams(database)
   const trustedProxies =
     settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
