@@ -50,7 +50,6 @@ export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'regi
   outbound: Outbound
   /** The size limit of a download. Default 500 MiB. */
   downloadBytes?: number | undefined
-  /** How many builds run at once. */
   concurrency: number
   /** See `BuildNetworkParts`. */
   allowed?: readonly string[]
@@ -88,13 +87,13 @@ const limitTime = (timeoutMs: number, outer: AbortSignal[]) => {
   }
 }
 
-/** Reads the plan of a build from the mirror. */
-const createPlanner = (
-  preparation: Preparation,
-  platform: (signal: AbortSignal) => Promise<Platform>,
-  toolImage: (tool: ToolBuild) => Promise<string>,
-) => {
-  return async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
+const createPlanner =
+  (
+    preparation: Preparation,
+    platform: (signal: AbortSignal) => Promise<Platform>,
+    toolImage: (tool: ToolBuild) => Promise<string>,
+  ) =>
+  async (request: BuildRequest, signal: AbortSignal): Promise<Plan> => {
     const { tree, dockerfile } = await preparation.read(request, signal)
     const image = request.tool === undefined ? null : await toolImage(request.tool)
     const own: Record<string, string> = image === null ? {} : { SLIPWAY_TOOL: image }
@@ -102,7 +101,6 @@ const createPlanner = (
     const stages = planStages(dockerfile, buildArgs, request.targetStage, await platform(signal))
     return { tree, stages, baseNames: baseNames(stages), toolImage: image }
   }
-}
 
 /** A commit that was never fetched, or cannot be built, was never built. */
 const nullIfRefused = async <T>(work: () => Promise<T>): Promise<T | null> => {
@@ -164,7 +162,6 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     return { ...stored, contentKey: key, skipped: true }
   }
 
-  /** Finds the image at its destination. */
   const findBuilt = async (owner: ImageOwner, key: string, signal: AbortSignal, destination?: Destination) => {
     if (destination === undefined) return findHere(owner, key, signal)
     const there = await destination.find(key, signal)

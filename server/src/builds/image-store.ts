@@ -20,7 +20,6 @@ export interface ImageStore {
   find(owner: ImageOwner, contentKey: string): Promise<StoredImage | null>
   /** Replaces the entry of the key. Without an owner it is the operator's, which no organization finds. */
   save(owner: ImageOwner | null, contentKey: string, image: StoredImage): Promise<void>
-  /** Whether the organization built an image of this id. */
   owns(organizationId: string, imageId: string): Promise<boolean>
   /** The image that a step produced; `stepKey` includes the organization and the cluster. */
   findStep(stepKey: string): Promise<string | null>

@@ -30,7 +30,6 @@ export interface SourceParts {
   /** For one git process. */
   gitMemoryMb?: number
   preparation?: Partial<PreparationLimits>
-  /** How many builds run at once. */
   concurrency: number
   /** Has the repositories on this server itself; without it there are none. */
   database?: Database

@@ -130,7 +130,6 @@ export const explainGit = (stderr: string, asked: AskedHost): DeploymentError =>
 export const explainWords = (asked: AskedHost, words: string): DeploymentError =>
   /not found|denied|does not exist/i.test(words) ? notThere(asked) : notGit(asked)
 
-/** Why our own client got no response. */
 export const explainOutbound = (error: unknown, asked: AskedHost): unknown => {
   const { host } = asked
   if (error instanceof OutboundRefused)

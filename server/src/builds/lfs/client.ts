@@ -111,7 +111,6 @@ const downloadOf = (entry: Json, endpoint: string, asked: AskedHost): Download =
 const isStep = (from: URL, to: URL): boolean =>
   (to.protocol === 'https:' || (to.protocol === 'http:' && from.protocol === 'http:')) && to.username === ''
 
-/** The status of a batch that failed, as a sentence. */
 const explainBatch = (asked: AskedHost, { status, headers }: OutboundStream): Error => {
   if (status === 404 || status === 410) return refused(`${asked.host} has no LFS server for this repository.`)
   return explainStatus(asked, status, headers)

@@ -33,7 +33,6 @@ interface Base {
   owners: ReadonlyMap<string, Owner>
 }
 
-/** The reference of the commit made for a part. */
 export const refForPart = (baseId: string, part: ContentPart): string => {
   const { rootPath, dockerfilePath, isWhole } = part
   const name = JSON.stringify(isWhole ? [] : [rootPath, dockerfilePath])

@@ -26,7 +26,6 @@ const maxFileBytes = 64 * 1024
 const tooLarge = (message: string): DeploymentError => new DeploymentError('git_too_large', message)
 
 const limits = { timeoutMs: 30_000, maxOutput: 1 << 24 }
-/** Characters of all changed paths. */
 const maxChanges = 1 << 22
 
 /** The paths in which two commits of a mirror differ; null for too many, or if one of them is missing. */

@@ -39,11 +39,8 @@ export const createUpkeep = (
   }
 
   const prepare = (mirror: string): Promise<void> => {
-    let ready = clean.get(mirror)
-    if (ready === undefined) {
-      ready = clearLeftovers(git, mirror, started)
-      clean.set(mirror, ready)
-    }
+    const ready = clean.get(mirror) ?? clearLeftovers(git, mirror, started)
+    clean.set(mirror, ready)
     return ready.then(() => ensureMirror(git, mirror, template))
   }
 

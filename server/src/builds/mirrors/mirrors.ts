@@ -47,7 +47,6 @@ export interface MirrorParts {
   git: Git
   /** Owned by git's user. */
   folder: string
-  /** The template of a new mirror. */
   template: string
   network: GitNetwork
   log: Log
@@ -82,7 +81,6 @@ export interface Mirrors extends Browser {
   withStored<T>(source: GitSource, signal: AbortSignal, work: (mirror: string, id: string) => Promise<T>): Promise<T>
   /** Rejects with `limit_reached` or `disk_full` when nothing more may be added to the mirror of this source. */
   demandRoom(source: GitSource, signal: AbortSignal): Promise<void>
-  /** MB of all mirrors of an organization on this server. */
   usedMb: MirrorRoom['usedMb']
   close(): Promise<void>
 }

@@ -69,8 +69,8 @@ const hasModules = async (objects: Objects, commitId: string): Promise<boolean> 
 /** Runs git to its end; returns its output, or the sentence of its failure. `none` is the code for nothing found. */
 const run = async (git: Git, args: string[], none = 0): Promise<string> => {
   const { code, stdout, stderr } = await git.run(args, { timeoutMs: readMs, maxOutput: 1 << 20 })
-  if (code === none) return stdout
-  if (code !== 0) throw refused(`git could not read the submodules: ${stderr.trim().split('\n')[0]?.slice(0, 200)}`)
+  if (code !== none && code !== 0)
+    throw refused(`git could not read the submodules: ${stderr.trim().split('\n')[0]?.slice(0, 200)}`)
   return stdout
 }
 
@@ -220,7 +220,6 @@ const commitTree = async (git: Git, mirror: string, treeId: string, at: Date): P
 export const madeFor = (git: Git, mirror: string, commitId: string): Promise<string | null> =>
   commitAtRef(git, mirror, refFor(commitId))
 
-/** The commit of a reference of ours; null without one. */
 export const commitAtRef = async (git: Git, mirror: string, ref: string): Promise<string | null> => {
   const args = ['--git-dir', mirror, 'rev-parse', '--verify', '--quiet', '--end-of-options', ref]
   const { code, stdout } = await git.run(args, { timeoutMs: readMs })
@@ -228,7 +227,6 @@ export const commitAtRef = async (git: Git, mirror: string, ref: string): Promis
   return code === 0 && isCommitId(id) ? id : null
 }
 
-/** The time of a commit, and whether it has submodules. */
 export const readTop = (git: Git, mirror: string, commitId: string) =>
   withObjects(git, mirror, readMs, async (objects) => {
     const [commit] = await objects.look([commitId])

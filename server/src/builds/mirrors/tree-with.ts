@@ -3,7 +3,6 @@ import { isCommitId } from '../git/names.ts'
 import type { Git } from '../git/process.ts'
 
 const timeoutMs = 30_000
-/** The size of one folder's list. */
 const maxListBytes = 2 ** 24
 
 /** Records `<mode> <type> <id>\t<name>`; bytes as latin1, because names may be anything. */

@@ -149,12 +149,10 @@ export const planStages = (
   return { file, buildArgs, globals, stages: all.filter(({ index }) => needed.has(index)) }
 }
 
-/** Names of the images that the stages start or copy from, each once. */
 export const baseNames = ({ stages }: StagePlan): string[] => {
   return [...new Set(stages.flatMap(originsOf).flatMap((each) => (each.from === 'image' ? [each.name] : [])))]
 }
 
-/** Ids of the secrets that steps of the needed stages may read. */
 export const secretIds = ({ stages }: StagePlan): string[] => {
   const mounts = stages.flatMap(({ stage }) =>
     stage.instructions.flatMap((each) => (each.kind === 'run' ? each.mounts : [])),

@@ -16,7 +16,6 @@ import {
 } from '../preparation-limits.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
 
-/** Names of this many bytes together are kept in memory at most. */
 const maxNameBytes = 64 * 2 ** 20
 
 const show = (path: string): string => JSON.stringify(path.length > 80 ? `${path.slice(0, 77)}...` : path)

@@ -8,7 +8,6 @@ import type { FileMode } from './file-modes.ts'
 import { parseIgnoreFile } from './ignore-file.ts'
 
 export interface ContextShape {
-  /** Paths and patterns in the context. */
   sources: string[]
   /** Patterns for excluded files, relative to each source. */
   excludes: string[]
@@ -18,7 +17,6 @@ export interface ContextShape {
   mode: FileMode | null
   /** Files of our own, below `ownFolder`. */
   files: { name: string; text: string }[]
-  /** Whether `nothingFolder` exists. */
   hasNothing: boolean
 }
 

@@ -21,7 +21,6 @@ const recipe = 'slipway-build-3'
 
 interface KeyParts {
   organizationId: string
-  /** See `BuildRequest`. */
   cacheScope: string
   treeId: string
   dockerfileId: string
@@ -86,7 +85,6 @@ interface Copying {
 
 const isOwnName = (path: string): boolean => [ownFolder, nothingFolder].includes(path.split('/', 1)[0]!)
 
-/** Files of ours that belong to a shape. */
 const addOwn = (target: Pack, { files, mode, parents, hasNothing }: ContextShape, mtime: Date): void => {
   if (hasNothing) target.entry({ name: nothingFolder, type: 'directory', mtime })
   if (parents || files.length > 0) target.entry({ name: ownFolder, type: 'directory', mtime })

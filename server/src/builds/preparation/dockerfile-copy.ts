@@ -16,7 +16,6 @@ export interface CopyInstruction extends Common {
   chmod: string | null
   /** For a download: `sha256:…`. */
   checksum: string | null
-  /** Patterns. */
   excludes: string[]
   parents: boolean
   /** Whether archives are unpacked; null: those of the build are, downloads are not. */

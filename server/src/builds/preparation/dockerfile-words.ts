@@ -40,7 +40,6 @@ export const splitWords = (text: string, sign: Escape): string[] => {
 /** Words at blanks alone, as COPY, ADD, EXPOSE and VOLUME have them. */
 export const plainWords = (text: string): string[] => text.split(/\s/).filter((word) => word !== '')
 
-/** The name after a `$` at `at`. */
 const nameAt = (text: string, at: number): string => {
   const first = text[at]
   if (first !== undefined && shellParameters.includes(first) && first !== '0') return first
@@ -90,7 +89,6 @@ const createReader = (text: string, sign: Escape, find: (name: string) => string
     return chosenValue(name, colon + operator, lookUp(name), other)
   }
 
-  /** A sign that may be doubled. */
   const isDoubled = (): boolean => {
     const sign = text[at]
     at += 1

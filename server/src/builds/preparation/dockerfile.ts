@@ -58,10 +58,8 @@ export interface Stage extends Common {
 
 export interface Dockerfile {
   sign: Escape
-  /** ARG before the first FROM. */
   globals: ArgInstruction[]
   stages: Stage[]
-  /** Instructions in all. */
   steps: number
 }
 
@@ -133,7 +131,6 @@ const bare = (word: string, _: Escape, { line }: Common): string => {
   return value.length === 0 ? name : `${name}=${word[0]}${value.join('=')}${word[0]}`
 }
 
-/** Keyword and the rest of a line. */
 const splitKeyword = (text: string): [word: string, rest: string] => {
   const end = text.search(/\s/)
   return end === -1 ? [text.toUpperCase(), ''] : [text.slice(0, end).toUpperCase(), text.slice(end).trim()]
@@ -275,6 +272,5 @@ export const heredocValue = (
   return heredoc.expand ? reading(at, () => expandText(text, lookUp)) : text
 }
 
-/** The mounts of a RUN in its working directory. */
 export const mountsOf = (run: RunInstruction, folder: string, expand: (text: string) => string): StepMount[] =>
   reading(run, () => resolveMounts(run.mounts, folder, expand))

@@ -9,7 +9,6 @@ interface ModeClause {
   bits: string
 }
 
-/** The whole mode, or changes of it. */
 export type FileMode = number | ModeClause[]
 
 const shifts: Record<string, number> = { u: 6, g: 3, o: 0 }
@@ -63,7 +62,6 @@ const applyClause = (mode: number, { who, operator, bits }: ModeClause, isFolder
   return (mode & ~cleared) | set
 }
 
-/** The mode of a file or folder after the change. */
 export const changeMode = (change: FileMode, mode: number, isFolder: boolean): number =>
   typeof change === 'number'
     ? change

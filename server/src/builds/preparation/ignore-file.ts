@@ -94,9 +94,7 @@ const collapse = (tokens: Token[]): Token[] => {
 
 /** Tokens as numbers, because they are compared a hundred million times. */
 interface Program {
-  /** One of `kinds`, by state. */
   kind: Uint8Array
-  /** The character of a `char`. */
   char: Int32Array
   tokens: readonly Token[]
 }

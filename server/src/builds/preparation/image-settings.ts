@@ -39,7 +39,6 @@ const readPairs = (word: string, rest: string, { line }: Common, sign: Escape): 
 
 const durationUnits: Record<string, number> = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
-/** Milliseconds of a duration like `1m30s`; null for other texts. */
 const readDuration = (text: string): number | null => {
   if (/^[+-]?0$/.test(text)) return 0
   if (text.length > 60 || !/^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+$/.test(text)) return null

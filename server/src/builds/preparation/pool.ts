@@ -26,7 +26,6 @@ interface Thread {
   listener: (message: FromWorker | ThreadDeath) => void
   /** Why it takes no more jobs: this pool ended it, or it dies by itself; null while it lives. */
   gone: 'ended' | 'dying' | null
-  /** Once it has exited. */
   death: ThreadDeath | null
   isBusy: boolean
   /** `turn` is null if the thread has died. */
@@ -38,7 +37,6 @@ const program = new URL('./worker.ts', import.meta.url)
 const usualHeapMb = 256
 /** A thread that does not end a canceled job by then is killed. */
 const patienceMs = 20_000
-/** How many idle threads are kept. */
 const spares = 2
 
 const endGroups = (groups: Int32Array): void => {
@@ -105,7 +103,6 @@ const takeNext = (waiting: Waiting[], held: ReadonlyMap<string, number>, size: n
 
 export interface PoolParts {
   git: WorkerSetup['git']
-  /** Threads that work at a time. */
   size: number
   clock: Clock
   heapMb?: number | undefined

@@ -58,7 +58,6 @@ interface PreparationParts {
   git: Omit<GitSetup, 'onChild'>
   mirrorOf(source: GitSource): string
   limits?: Partial<PreparationLimits>
-  /** Threads at a time. */
   threads: number
   /** For one thread. */
   heapMb?: number
@@ -67,7 +66,6 @@ interface PreparationParts {
 
 const maxKnown = 500
 const mostKept = 65_536
-/** Chunks in flight. */
 const ahead = 8
 
 /** Calls back once, unless canceled. */

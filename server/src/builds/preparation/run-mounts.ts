@@ -23,7 +23,6 @@ interface Owned {
 
 export interface BindMount {
   type: 'bind'
-  /** Place among the mounts of its instruction. */
   index: number
   from: string | null
   source: string

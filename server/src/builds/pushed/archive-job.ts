@@ -8,7 +8,6 @@ export interface ArchiveJob {
   /** Seconds since 1970. */
   at: number
   message: string
-  /** The parent commit; null for the first. */
   parent: string | null
 }
 

@@ -24,7 +24,6 @@ const mark = '.push-'
 
 export const pushRefused = (message: string): ApiError => new ApiError(400, 'push_refused', message)
 
-/** Cuts the stream at the size limit of a push. */
 export async function* atMost(source: AsyncIterable<Buffer>, maxBytes: number): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const chunk of source) {
@@ -53,7 +52,6 @@ const firstLines = (stderr: string): string =>
     .replace(/\p{Cc}/gu, '')
     .slice(0, 300)
 
-/** Why git did not accept a push. */
 export const explainIntake = (error: unknown, maxBytes: number): unknown => {
   if (error instanceof ExecTimeout) return pushRefused('git needed too long to check what was pushed.')
   if (!(error instanceof GitFailed)) return error
@@ -119,7 +117,6 @@ const makeFolder = async (git: Git, path: string, template: string): Promise<voi
   if (code !== 0) throw new Error(`git init failed: ${stderr.trim()}`)
 }
 
-/** An intake for the repository whose mirror this is. */
 export const openIntake = async (git: Git, mirror: string, template: string): Promise<Intake> => {
   const folder = `${mirror}${mark}${randomBytes(6).toString('hex')}`
   await makeFolder(git, folder, template)

@@ -88,7 +88,6 @@ async function* inParts(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
 
 /** A pack ends with its checksum, which git names it after. */
 const sumBytes = 20
-/** The size of a pack without objects. */
 export const emptyPackBytes = 12 + sumBytes
 
 /**

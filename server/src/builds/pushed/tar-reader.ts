@@ -124,7 +124,6 @@ const readHeader = (block: Buffer): Header => {
   }
 }
 
-/** The values of the headers before an entry. */
 interface Said {
   path?: Buffer
   link?: Buffer
