@@ -181,10 +181,8 @@ export const onlyVisible = async (db: Queryable, grants: Grants, answer: unknown
   const results = (answer as { results?: unknown } | null)?.results
   if (!Array.isArray(results)) return answer
   const ids = results.map((record) => idOf(record as Record<string, unknown>))
-  const places = await placesOf(
-    db,
-    ids.filter((id) => id !== null),
-  )
+  const known = ids.filter((id) => id !== null)
+  const places = await placesOf(db, known)
   const isSeen = (id: string | null): boolean => sees(grants, places.get(id ?? '') ?? nowhere)
   return { ...(answer as object), results: results.filter((_, index) => isSeen(ids[index]!)) }
 }

@@ -87,7 +87,6 @@ export function* actingIn(
     if (mark.where === where) yield { path, value: wanted }
 }
 
-/** The value at a path inside a value; undefined if there is none. */
 export const valueAt = (value: unknown, path: Path): unknown => {
   const [name, ...rest] = path
   if (name === undefined) return value

@@ -42,10 +42,8 @@ export type Verb = (typeof verbs)[number]
 /** Writes what goes with a row, in its transaction; returns the row's record completed with it. */
 export type CompanionWrite = (tx: Queryable, record: Spec) => Promise<Spec>
 
-/** A record, or its JSON text. */
 export type Answered = JsonText | Spec
 
-/** The create or edit of a resource. */
 export type Write = (context: Context, along?: CompanionWrite) => Promise<Answered>
 
 /** `Schema` is the body of a create, `Kept` the result of `validate`. */
@@ -202,7 +200,10 @@ const withoutName = ({ name: _, ...rest }: Spec): Spec => rest
 export const showRecord = (definition: ResourceDefinition, text: string, context: Context): Answered =>
   definition.view === undefined ? new JsonText(text) : definition.view(JSON.parse(text) as Spec, context)
 
-const alone = (context: Context, write: Write): Promise<Answered> => write(context)
+const wrapped =
+  ({ around = (context, write) => write(context) }: ResourceDefinition, write: Write) =>
+  (context: Context): Promise<Answered> =>
+    around(context, write)
 
 const orTranslated = (writing: Promise<string>): Promise<string> =>
   writing.catch((error: unknown) => {
@@ -222,11 +223,8 @@ const answerOf = async (
 }
 
 /** Creates rows of a kind; `recordText` is the SQL of its record. */
-export const creator = (definition: ResourceDefinition, recordText: RecordSql) => {
-  const { around = alone } = definition
-  const write = createOf(definition, recordText)
-  return (context: Context) => around(context, write)
-}
+export const creator = (definition: ResourceDefinition, recordText: RecordSql) =>
+  wrapped(definition, createOf(definition, recordText))
 
 const createOf = (definition: ResourceDefinition, recordText: RecordSql): Write => {
   const { spec: schema, kind } = definition
@@ -273,11 +271,8 @@ export const valuesBefore = ({ name, spec }: Omit<Content, 'sealed'>, changes: o
 }
 
 /** Changes rows of a kind: fields missing in the body are kept. */
-export const editor = (definition: ResourceDefinition, recordText: RecordSql) => {
-  const { around = alone } = definition
-  const write = changeOf(definition, recordText)
-  return (context: Context) => around(context, write)
-}
+export const editor = (definition: ResourceDefinition, recordText: RecordSql) =>
+  wrapped(definition, changeOf(definition, recordText))
 
 const changeOf = (definition: ResourceDefinition, recordText: RecordSql): Write => {
   const secrets = secretPaths(definition.spec)

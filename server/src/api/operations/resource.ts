@@ -12,6 +12,7 @@ import { listSql, type Node, type RecordSql, recordSql, textRecordSql } from '..
 import type { Area, Need } from '../auth/permissions.ts'
 import {
   type Context,
+  editing,
   etagOf,
   type FieldsOf,
   JsonText,
@@ -20,6 +21,8 @@ import {
   type Owner,
   operation,
   organizationInPath,
+  reading,
+  removing,
 } from './operation.ts'
 import {
   creator,
@@ -92,9 +95,7 @@ interface Resource<Verbs extends Verb = Verb> {
   operations: Operation[]
   /** Schema of a record. */
   answer: TObject
-  /** SQL of a record. */
   recordText: RecordSql
-  /** The row of this kind by the path. */
   owner: Owner
 }
 
@@ -159,11 +160,10 @@ const listOf = (known: Known): Operation => {
   const { definition, answer } = known
   const { list, kind, parent } = definition
   return operation({
+    ...reading,
     ...headOf(definition, 'list'),
-    method: 'GET',
     summary: `List ${definition.words[1]}`,
     ...(definition.listQuery === undefined ? {} : { query: definition.listQuery }),
-    status: 200,
     answer: Results(answer),
     ...(list === undefined ? shortListOf(known) : longListOf(list, kind, parent)),
   })
@@ -185,11 +185,10 @@ const createOf = ({ definition, recordText, answer, createOwner, title }: Known)
 
 const readOf = ({ definition, answer, readOwner }: Known): Operation =>
   operation({
+    ...reading,
     ...headOf(definition, 'read'),
-    method: 'GET',
     summary: `Read ${definition.words[0]}`,
     owner: readOwner,
-    status: 200,
     answer,
     run: async (context) => showRecord(definition, context.node.record!, context),
   })
@@ -198,13 +197,12 @@ const editOf = ({ definition, recordText, answer, owner, title }: Known): Operat
   const { spec, fixed = {}, generated = [] } = definition
   const kept = Object.fromEntries(Object.keys(fixed).map((name) => [name, Nullable(spec.properties[name]!)]))
   return operation({
+    ...editing,
     ...headOf(definition, 'edit'),
-    method: 'PUT',
     summary: `Change ${definition.words[0]}; omitted fields keep their values`,
     owner,
     body: titled(partial(merge(spec, kept, generated)), `${title}EditRequest`),
     refusesMarked: true,
-    status: 200,
     answer,
     run: editor(definition, recordText),
   })
@@ -212,12 +210,11 @@ const editOf = ({ definition, recordText, answer, owner, title }: Known): Operat
 
 const removeOf = ({ definition, owner }: Known): Operation =>
   operation({
+    ...removing,
     ...headOf(definition, 'remove'),
-    method: 'DELETE',
     summary: `Delete ${definition.words[0]}`,
     owner,
     ...(definition.removeQuery === undefined ? {} : { query: definition.removeQuery }),
-    status: 204,
     run: remover(definition),
   })
 

@@ -95,7 +95,6 @@ const queryOf = ({ query: schema }: Operation, request: FastifyRequest): Record<
   return query
 }
 
-/** The input of a run. */
 export const contextOf = (
   parts: Parts,
   operation: Operation,
@@ -227,6 +226,5 @@ export const runOperation = async (
   }
 }
 
-/** 405 for a path that exists with other methods. */
 export const methodNotAllowed = (allow: string): ApiError =>
   new ApiError(405, 'method_not_allowed', 'This path does not support this method.', { headers: { allow } })

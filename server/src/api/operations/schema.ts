@@ -226,7 +226,6 @@ export const withoutSecrets = (schema: TObject): TObject => {
   return Type.Object<TProperties>(Object.fromEntries(fields))
 }
 
-/** The same object with every field optional. */
 export const partial = (schema: TObject): TObject => Type.Partial(schema) as TObject
 
 /** An object schema with the fields of both; `more` takes precedence. */

@@ -25,11 +25,8 @@ const compiled = new WeakMap<TSchema, Check>()
 
 /** Compiles on first use: most of the operations of a process are never called. */
 const checkOf = (schema: TSchema): Check => {
-  let check = compiled.get(schema)
-  if (check === undefined) {
-    check = Compile(schema) as Check
-    compiled.set(schema, check)
-  }
+  const check = compiled.get(schema) ?? (Compile(schema) as Check)
+  compiled.set(schema, check)
   return check
 }
 
