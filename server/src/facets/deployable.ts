@@ -80,7 +80,6 @@ interface DeployableOptions {
   deployBody?: TObject
   /** False if there is nothing to stop. */
   stops?: boolean
-  /** The query of a deploy and a redeploy. */
   deployQuery?: TObject
   /** Throws an `ApiError` for an invalid deploy; returns false if there is nothing to do. */
   mayDeploy?(context: Context): Promise<boolean>
@@ -233,7 +232,6 @@ const uninstallOf = (known: Known): Operation =>
     run: (context) => uninstall(known, context),
   })
 
-/** Whether the caller wants a status in the running vocabulary. */
 const viewFor =
   ({ speaksRunning }: Known) =>
   (context: Context): View<ServiceStatus, ServiceStatus> => {

@@ -98,10 +98,8 @@ const edit = (context: Context<Partial<Wanted>>) => {
     kept.map((one) => {
       if (one.id !== id) return one
       const wanted = { ...one, ...sent, updated_at: at }
-      refuseDuplicate(
-        kept.filter((other) => other.id !== id),
-        wanted,
-      )
+      const others = kept.filter((other) => other.id !== id)
+      refuseDuplicate(others, wanted)
       return wanted
     })
   return change(context, 'UPDATE', replace, (kept) => kept.find((one) => one.id === id))
@@ -109,12 +107,8 @@ const edit = (context: Context<Partial<Wanted>>) => {
 
 const remove = (context: Context) => {
   const id = context.params[param]!.toLowerCase()
-  return change(
-    context,
-    'DELETE',
-    (kept) => kept.filter((one) => one.id !== id),
-    () => undefined,
-  )
+  const without = (kept: Restriction[]): Restriction[] => kept.filter((one) => one.id !== id)
+  return change(context, 'DELETE', without, () => undefined)
 }
 
 export const deploymentRestrictions: Facet = (self): Operation[] => {
