@@ -16,12 +16,10 @@ interface Row {
 }
 
 interface LogSource<R extends Row> {
-  /** Streams with the same key share the reads. */
   key: string
   environmentId: string
   /** The lines written after a chunk, in whole chunks. */
   after(chunk: string): Promise<R[]>
-  /** Whether more is being written. */
   isOpen(): Promise<boolean>
 }
 

@@ -31,7 +31,6 @@ interface Notice extends Change {
   organization_id: string
 }
 
-/** Where a project, an environment or a service is. */
 interface Located extends Place {
   id: string
   organizationId: string

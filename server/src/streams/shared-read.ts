@@ -44,7 +44,6 @@ interface Follower<T> {
   view: View<T>
   /** The first read that it may get. */
   from: number
-  /** The id of the last frame that it was sent. */
   has: string | undefined
   busy: boolean
 }

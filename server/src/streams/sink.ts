@@ -20,7 +20,6 @@ export interface Sink {
   end(problem?: string): void
 }
 
-/** Ends a stream whose source fails at the moment. */
 export const endAway = (sink: Sink, what: 'log' | 'status' | 'cluster'): void =>
   sink.end(`The ${what} is temporarily unavailable: connect again.`)
 

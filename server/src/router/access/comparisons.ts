@@ -9,7 +9,6 @@ import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { Question } from './password-thread.ts'
 
-/** The service of a login. */
 export interface LoginPlace {
   serviceId: string
   /** Shares turns with the other services of the same party: see `partyOf`. */

@@ -26,7 +26,6 @@ export const isSaidByUs = (name: string): boolean => {
   return plain.startsWith(ours) || hopByHop.has(plain) || replaced.has(plain)
 }
 
-/** The client and its connection. */
 export interface Origin {
   /** The address of the connection, plain. */
   readonly peer: string

@@ -37,7 +37,6 @@ export const readStreamRequest = (headers: IncomingHttpHeaders): StreamRequest |
   return { authority, host: normalizeHost(authority), method, path }
 }
 
-/** The headers of a stream to the target. */
 export const streamHeadersForTarget = (
   headers: IncomingHttpHeaders,
   { authority, method, path }: StreamRequest,

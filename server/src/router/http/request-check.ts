@@ -18,7 +18,6 @@ const hasPlainEnd = (host: string): boolean => {
   return at < 0 || /^:\d{0,5}$/.test(host.slice(at))
 }
 
-/** The path of the request, or the page that refuses it. */
 const pathOrRefusal = (head: RequestHead): { path: string } | PageName => {
   const { host = '', coding, target } = head
   if (head.method === 'CONNECT') return 'method'

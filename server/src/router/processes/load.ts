@@ -1,7 +1,6 @@
 /** Decides when to add or end processes, and which connections are asked to reconnect. Pure. */
 import type { ProcessNumbers, Pulse } from './messages.ts'
 
-/** The last report of one process. */
 type Said = Pick<Pulse, 'busy' | 'clients'>
 
 export interface Trend {

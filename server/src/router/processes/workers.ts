@@ -17,7 +17,6 @@ interface WorkersOptions {
   numbers: ProcessNumbers
   serving: Serving
   listening: { http: Server; https: Server | null }
-  /** The present data. */
   beginning(): Omit<Beginning, 'routes'>
   report(message: string): void
 }
