@@ -29,7 +29,6 @@ export interface Told {
   message: string | null
 }
 
-/** One object of an app. */
 export interface AppObject {
   kind: string
   name: string

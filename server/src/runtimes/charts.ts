@@ -1,7 +1,6 @@
 /** Services that are charts, as a runtime with the ability `charts` is given them. */
 import type { Secret } from '../lib/secret.ts'
 
-/** How a chart is installed. */
 export interface ChartSettings {
   /** Until its workloads are ready: 1–86,400. */
   waitSeconds: number

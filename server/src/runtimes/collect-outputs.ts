@@ -4,7 +4,6 @@ import { untilAborted } from '../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import type { TaskOutput, TaskOutputs } from './runtime.ts'
 
-/** A file of an execution. */
 export interface OutputFile {
   size: number
   bytes: AsyncIterable<Uint8Array>

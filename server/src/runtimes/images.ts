@@ -9,10 +9,7 @@ export interface ImageRequest {
   reference: string
   /** Where its registry answers; null: https of the name's host. */
   origin: URL | null
-  /**
-   * Login of the registry; decrypted only to be sent there, or stored with the workload where machines pull by
-   * themselves.
-   */
+  /** Login of the registry; decrypted only to be sent there, or for machines that pull by themselves. */
   login: Secret<{ username: string; password: string }> | null
 }
 

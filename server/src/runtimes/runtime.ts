@@ -276,7 +276,7 @@ export interface TaskEnd {
 }
 
 /** Something that runs to completion: a job, a migration, a backup. */
-export interface Task {
+export interface Task extends Pick<Workload, 'readOnlyRoot' | 'withoutRoot' | 'machineLabels' | 'labels'> {
   organizationId: string
   environmentId: string
   serviceId: string
@@ -299,14 +299,6 @@ export interface Task {
   timeoutMs: number
   /** How long its program may take to end when its time is over, in milliseconds. Default 10,000. */
   stopGraceMs?: number
-  /** As for a workload. */
-  readOnlyRoot?: boolean
-  /** As for a workload. */
-  withoutRoot?: Workload['withoutRoot']
-  /** As for a workload. */
-  machineLabels?: Workload['machineLabels']
-  /** As for a workload. */
-  labels?: Workload['labels']
   /** The number of the attempt with this id: a later one replaces an earlier one. Default 1. */
   attempt?: number
 }
@@ -411,10 +403,7 @@ export interface Runtime {
   ping(): Promise<void>
   /** The present resources for services, as the engine reports them. */
   capacity(): Promise<Capacity>
-  /**
-   * The limit of each of these volumes, in GB, whatever was requested last: null without a limit. Those that do not
-   * exist yet are left out.
-   */
+  /** The present limit of each volume in GB; null without one. Those that do not exist yet are left out. */
   volumeSizes(ids: readonly string[]): Promise<ReadonlyMap<string, number | null>>
   /** Whether the running version of such a service ends before a new one starts. */
   stopsFirst(workload: Pick<Workload, 'volumes' | 'recreate'>): boolean
@@ -479,10 +468,7 @@ export interface Runtime {
    * that may have begun once and is lost (`once`); and with the error of an output's place.
    */
   run(task: Task, onLine: (line: string) => void, signal: AbortSignal, once?: Once): Promise<TaskEnd>
-  /**
-   * Ends the program of an execution, asked first and forced after `graceMs`, and collects its text outputs. Null if
-   * there is no execution.
-   */
+  /** Ends an execution's program, by force after `graceMs`; collects its text outputs. Null: no execution. */
   stopTask(task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal): Promise<TaskOutputs | null>
   /** Ends and removes an abandoned execution; succeeds if there is none. */
   endTask(task: TaskKey, signal: AbortSignal): Promise<void>

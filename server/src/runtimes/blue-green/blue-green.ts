@@ -70,10 +70,7 @@ const createIngress = ({ instances, router }: BlueGreenParts, routed: RoutedServ
   }
 }
 
-/**
- * The methods of a `Runtime` that such a runtime gets here; and `follow`, for when other instances of a service are
- * ready than before.
- */
+/** Methods of a `Runtime`; and `follow`, for when other instances of a service are ready than before. */
 export const createBlueGreen = (
   parts: BlueGreenParts,
 ): Pick<Runtime, 'converge' | 'resize' | 'stopsFirst' | 'ingress'> & Pick<RoutedServices, 'follow'> => {

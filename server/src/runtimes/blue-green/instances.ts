@@ -5,10 +5,7 @@
 import type { Instance, Progress, ServiceKey, Workload } from '../runtime.ts'
 
 export interface PlacedInstance extends Instance {
-  /**
-   * Where this machine reaches each port: internal port → address. A port that a program listens on over TCP and UDP
-   * has one address for both.
-   */
+  /** Internal port → where this machine reaches it: one address for a port that serves both TCP and UDP. */
   endpoints: Record<number, { host: string; port: number }>
 }
 
@@ -20,10 +17,7 @@ export interface Instances {
   apply(workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]>
   /** Waits until every instance of this revision is ready; see `Runtime.converge`. */
   ready(workload: Workload, progress: Progress, signal: AbortSignal): Promise<PlacedInstance[]>
-  /**
-   * Ends and removes the instances of a service, except those of the revision `keep` (null: all of them). SIGTERM,
-   * then SIGKILL after `graceMs`. Volumes stay.
-   */
+  /** Ends a service's instances but those of `keep` (null: all): SIGTERM, SIGKILL after `graceMs`. Volumes stay. */
   retire(service: ServiceKey, keep: string | null, graceMs: number, signal: AbortSignal): Promise<void>
   /** Ends and removes the surplus instances of this revision above `instances`, the last ones, as `retire` does. */
   shrink(workload: Workload, signal: AbortSignal): Promise<void>

@@ -144,9 +144,7 @@ const withSeen = (instance: Instance, seen: Seen | undefined): Instance => {
   return { ...instance, restarts: Math.max(instance.restarts, seen.exits), lastExit: seen.lastExit }
 }
 
-/**
- * More than an engine can run, on this machine and elsewhere. No decision is based on such a list, or on a part of it.
- */
+/** More than an engine can run, here and elsewhere. No decision is based on such a list, or on a part of it. */
 const mostListed = { here: 20_000, elsewhere: 5000 }
 const describedAtOnce = 200
 

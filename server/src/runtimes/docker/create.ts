@@ -107,10 +107,7 @@ export interface CreateContext {
 export interface Creator {
   /** Id of the new container. Rejects with an `EngineError` that `isNameTaken` knows, or a `DeploymentError`. */
   create(name: string, body: ContainerBody, context: CreateContext, given: Given): Promise<string>
-  /**
-   * `folders` are created so that any user in the container can write to them. With a read-only root, everything is
-   * there since its creation.
-   */
+  /** `folders`: made writable for any user in the container. With a read-only root, all is there already. */
   writeFiles(id: string, files: Workload['files'], folders?: readonly string[]): Promise<void>
   /** Starts it; a running one is left as it is. Rejects with an `EngineError` that `isPlaceTaken` knows. */
   start(id: string, environmentId: string): Promise<void>

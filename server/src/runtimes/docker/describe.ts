@@ -90,10 +90,7 @@ const jsonOf = (value: unknown): string => (value === undefined || value === nul
 export const labelOf = (of: Readonly<Record<string, string>> | null | undefined, name: string): string | undefined =>
   of?.[name] || undefined
 
-/**
- * The task that a container executes, from its name and labels. Only we choose names, so no image turns an instance
- * into a task.
- */
+/** A container's task, from name and labels. Only we choose names: no image turns an instance into a task. */
 export const taskIdIn = (name: string, of: Readonly<Record<string, string>>): string | undefined => {
   const taskId = labelOf(of, labels.task)
   return taskId !== undefined && name === taskName(taskId) ? taskId : undefined

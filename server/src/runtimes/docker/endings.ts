@@ -11,7 +11,7 @@ import { labels } from './describe.ts'
 import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
 
-interface EndingsParts {
+export interface EndingsParts {
   engine: Engine
   containers: Containers
   places: Pick<Places, 'release'>

@@ -215,3 +215,25 @@ export const watchEvents = (events: Events, signal: AbortSignal): AsyncIterable<
     }
   })()
 }
+
+interface NetworkEvent {
+  Actor?: { Attributes?: { container?: string } }
+}
+
+const keptOfNetwork: Keep = { Actor: { Attributes: { container: true } } }
+
+/** Containers that are disconnected from a network, also at each end: until aborted; rejects when the events end. */
+export const watchDisconnects = async (
+  engine: Pick<Engine, 'stream'>,
+  onDisconnect: (containerId: string) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  // These events cannot be filtered by our labels.
+  const filters = JSON.stringify({ type: ['network'], event: ['disconnect'] })
+  const stream = await engine.stream('GET', '/events', { query: { filters }, signal })
+  for await (const { Actor } of readEvents<NetworkEvent>(stream, keptOfNetwork)) {
+    const id = Actor?.Attributes?.container
+    if (typeof id === 'string') onDisconnect(id)
+  }
+  throw new Error('the stream of network events ended')
+}

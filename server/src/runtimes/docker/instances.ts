@@ -3,27 +3,22 @@
 import { createKeyedLock, withLock } from '../../lib/concurrency/keyed-lock.ts'
 import { createSemaphore } from '../../lib/concurrency/semaphore.ts'
 import { untilAborted } from '../../lib/concurrency/waiting.ts'
-import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import type { Clock } from '../../lib/time/clock.ts'
 import type { PlacedInstance as Instance } from '../blue-green/instances.ts'
 import type { Progress, ServiceKey, Workload } from '../runtime.ts'
 import type { ContainerDetail, ContainerRow, Containers, NamedRow } from './containers.ts'
 import { type CreateContext, type Creator, isNameTaken, isPlaceTaken } from './create.ts'
 import { configHash, containerName, describeInstance, labels } from './describe.ts'
-import { createEndings } from './endings.ts'
+import { createEndings, type EndingsParts } from './endings.ts'
 import type { Hooks } from './hooks.ts'
 import type { Places } from './network/places.ts'
 import { isAttached } from './probes/troubles.ts'
 
-interface InstancesParts {
-  engine: Engine
-  containers: Containers
+interface InstancesParts extends EndingsParts {
   creator: Creator
   places: Places
   hooks: Hooks
   ownerId: string
-  clock: Clock
 }
 
 type ApplyContext = Pick<CreateContext, 'progress' | 'signal'>

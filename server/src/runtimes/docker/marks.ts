@@ -20,10 +20,8 @@ const markOf = ({ Labels }: Pick<VolumeRow, 'Labels'>): Mark | null =>
 export const createMarks = (engine: Engine, ownerId: string): Marks => {
   const find = async (label: string, signal: AbortSignal): Promise<VolumeRow[]> => {
     const query = { filters: JSON.stringify({ label: [label] }) }
-    return (
-      (await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query, deadlineMs, signal })).Volumes ??
-      []
-    )
+    const found = await engine.call<{ Volumes: VolumeRow[] | null }>('GET', '/volumes', { query, deadlineMs, signal })
+    return found.Volumes ?? []
   }
   const drop = (name: string, signal: AbortSignal): Promise<void> =>
     ignoreGone(engine.call('DELETE', `/volumes/${name}`, { deadlineMs, signal }))

@@ -14,10 +14,6 @@ interface Stats {
   memory_stats?: { usage?: number; stats?: Record<string, number> }
 }
 
-interface Limits {
-  HostConfig?: { NanoCpus?: number; Memory?: number }
-}
-
 interface Sample {
   atMs: number
   cpuNs: number
@@ -83,7 +79,7 @@ export const createUsage = (engine: Engine, clock: Clock): Runtime['usage'] => {
   const meterOf = async (id: string): Promise<Meter> => {
     const known = meters.get(id)
     if (known !== undefined) return known
-    const { HostConfig } = await ask<Limits>(id, 'json')
+    const { HostConfig } = await ask<{ HostConfig?: { NanoCpus?: number; Memory?: number } }>(id, 'json')
     const [cpu, memory] = [count(HostConfig?.NanoCpus), count(HostConfig?.Memory)]
     const limits = {
       cpuLimitMillicores: cpu === 0 ? null : Math.round(cpu / 1e6),

@@ -32,7 +32,6 @@ import { createFakeEngine, type FakeEngine, type FakeInstance, play } from './fa
 import { type Behaviour, behaviourOf, type Script } from './script.ts'
 import { createFakeTasks } from './tasks.ts'
 
-/** Marks of control planes in the state of a fake engine. */
 const createFakeMarks = ({ state, restored, save }: FakeEngine): Marks => ({
   async list(scope) {
     await restored
@@ -78,13 +77,11 @@ const usualCapacity: Capacity = { cpuMillicores: 16_000, memoryMb: 65_536, archi
 export interface FakeRuntime extends Runtime {
   /** The operations of its rollouts. */
   readonly instances: Instances
-  /** The instances of a service, by its id alone. */
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
   /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
   /** Sets the processor use of all instances of a service together, each up to its limit. */
   burn(serviceId: string, millicores: number): void
-  /** Sets whether it limits the sizes of new volumes. */
   limitVolumes(does: boolean): void
   /** Sets whether an instance reports that it is ready. */
   say(instance: Pick<PlacedInstance, 'id' | 'serviceId'>, isReady: boolean): Promise<void>

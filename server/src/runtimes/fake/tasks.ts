@@ -15,7 +15,6 @@ type Ended = Omit<TaskEnd, 'outputs'>
 
 interface Execution {
   attempt: number
-  /** Its output. */
   lines: string[]
   placeOf(path: string): string
   stop: AbortController

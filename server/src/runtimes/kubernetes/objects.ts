@@ -101,7 +101,6 @@ export const explainRefusal = (message: string, what: string): { code: string; m
 export const isUnknownKind = (error: unknown): boolean =>
   error instanceof DeploymentError && error.cause instanceof KubernetesError && error.cause.status === 404
 
-/** The deployment error for a failed request. */
 export const asDeploymentError = (error: unknown, what: string): unknown => {
   if (!(error instanceof KubernetesError)) return error
   const known = explainRefusal(error.message, what)
@@ -142,10 +141,7 @@ export interface Objects {
   prepare(of: { organizationId: string; environmentId: string }, signal: AbortSignal): Promise<void>
 }
 
-/**
- * Without those in a namespace of another environment than in their labels: objects of others there (a chart, an app)
- * could name any service.
- */
+/** Not those outside their environment's namespace: a chart or an app there could name any service in its labels. */
 const withoutForeign = <T extends Found>(found: readonly T[]): T[] =>
   found.filter(({ metadata }) => metadata.namespace === namespaceOf(metadata.labels?.[labels.environment] ?? ''))
 

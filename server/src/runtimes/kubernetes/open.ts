@@ -10,9 +10,9 @@ import { type AskOptions, createKubernetesApi, type KubernetesApi } from '../../
 import { KubernetesError, unanswered } from '../../lib/kubernetes/kubernetes-errors.ts'
 import type { Pin } from '../../lib/net/pinned-connector.ts'
 import type { Kubernetes, KubernetesFacts } from './kubernetes.ts'
-import { metricsPath, orNoMetrics } from './metrics.ts'
 import { readNode, readNodeUsage } from './nodes.ts'
 import { type Act, missingIn, mostRules, type Rule } from './rights.ts'
+import { metricsPath, orNoMetrics } from './usage.ts'
 
 const usualDeadlineMs = 5000
 const mostNodes = 500

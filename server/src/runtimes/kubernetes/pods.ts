@@ -66,7 +66,6 @@ export const isReady = (pod: Pod): boolean =>
 /** It will never run again, and its controller has replaced it. */
 export const isOver = ({ status }: Pod): boolean => status?.phase === 'Failed' || status?.phase === 'Succeeded'
 
-/** Whether it belongs to an execution. */
 export const isTask = ({ metadata }: Found): boolean => metadata.labels?.[labels.task] !== undefined
 
 const stateOf = (pod: Pod): InstanceState => {

@@ -14,7 +14,6 @@ import { judgeController, judgePod, type Verdict } from './verdict.ts'
 
 const errorLines = 50
 
-/** The awaited condition, in words. */
 const awaited = (workload: Workload): string => {
   const check = workload.readiness?.check
   if (check?.kind === 'exec') return 'the command of its readiness probe'

@@ -82,10 +82,7 @@ export const createServiceObjects = ({ objects, images, clock }: ServiceObjectsP
   const hasOther = async (workload: Workload, signal: AbortSignal): Promise<boolean> =>
     (await podsOf(workload, signal)).some((pod) => isOther(pod, workload))
 
-  /**
-   * A service that has volumes, or had them until now, uses another kind of controller: neither may run in parallel to
-   * the other.
-   */
+  /** Volumes, now or until now, mean another kind of controller: the two may not run in parallel. */
   const changesKind = async (
     { environmentId, serviceId, volumes }: Workload,
     signal: AbortSignal,

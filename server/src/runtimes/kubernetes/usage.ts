@@ -1,10 +1,18 @@
 /** Usage of instances, from the cluster's own metrics, if it has any (metrics.k8s.io). */
+import { KubernetesError } from '../../lib/kubernetes/kubernetes-errors.ts'
 import { parseQuantity } from '../../lib/kubernetes/quantity.ts'
 import type { Instance, Runtime, Usage } from '../runtime.ts'
 import { containerName, labels, namespaceOf } from './manifests/describe.ts'
-import { metricsPath, orNoMetrics } from './metrics.ts'
 import { noMetrics } from './nodes.ts'
 import { asDeploymentError, type Found, type Objects, selectorOf } from './objects.ts'
+
+export const metricsPath = '/apis/metrics.k8s.io/v1beta1'
+
+/** For `catch`: null if there are no metrics, or not yet. */
+export const orNoMetrics = (error: unknown): null => {
+  if (error instanceof KubernetesError && [403, 404, 503].includes(error.status)) return null
+  throw error
+}
 
 interface PodMetrics extends Found {
   containers?: { name?: string; usage?: { cpu?: unknown; memory?: unknown } }[]

@@ -113,9 +113,7 @@ const waiting = (image: string, reason: string, message: string | undefined): Ve
   return null
 }
 
-/**
- * How it ended the last time, and how often: a container that does not run has ended once more than it was restarted.
- */
+/** How it ended last, and how often: a container that does not run has ended once more than it was restarted. */
 const exitsOf = (pod: Pod) => {
   const main = mainOf(pod)
   const ended = main?.state?.terminated ?? main?.lastState?.terminated

@@ -29,10 +29,7 @@ export interface Networks {
   ensure(environmentId: string): Promise<Subnet | null>
   /** Forgets the cached network: the engine reported that it is gone. */
   forget(environmentId: string): void
-  /**
-   * Removes the environment's network if its bridge is gone from this machine: only a new network helps, and its
-   * containers were unreachable.
-   */
+  /** Removes a network whose bridge is gone from this machine: its containers are unreachable until a new one. */
   dropBroken(environmentId: string): Promise<void>
   remove(environmentId: string, signal: AbortSignal): Promise<void>
   list(): Promise<NetworkRow[]>
@@ -79,10 +76,7 @@ export const createNetworks = (engine: Engine, ownerId: string, elsewhere?: stri
       },
     })
 
-  /**
-   * If all of our range is taken, for example by a wide route of this machine, the engine has a few networks of its
-   * own.
-   */
+  /** If all of our range is taken, as by a wide route of this machine, the engine has a few networks of its own. */
   const createAnywhere = async (environmentId: string): Promise<void> => {
     try {
       await create(environmentId)

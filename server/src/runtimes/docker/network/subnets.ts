@@ -1,11 +1,6 @@
 /** Which addresses the network of an environment has, and who assigns them: we, or the engine. Pure. */
 import { createHash } from 'node:crypto'
 
-interface Range {
-  first: number
-  last: number
-}
-
 /** The engine's form of a network's addresses. */
 export interface IpamConfig {
   Subnet?: string
@@ -27,7 +22,7 @@ const toNumber = (address: string): number =>
 export const addressAt = (number: number): string =>
   [24, 16, 8, 0].map((bits) => Math.floor(number / 2 ** bits) % 256).join('.')
 
-export const rangeOf = (subnet: string): Range | null => {
+export const rangeOf = (subnet: string): Pick<Subnet, 'first' | 'last'> | null => {
   const [address = '', bits = ''] = subnet.split('/')
   if (!/^\d{1,3}(\.\d{1,3}){3}$/.test(address) || !/^\d{1,2}$/.test(bits) || Number(bits) > 32) return null
   const size = 2 ** (32 - Number(bits))
@@ -42,10 +37,7 @@ const subnetSize = 2 ** (32 - subnetBits)
 const subnetCount = 2 ** (subnetBits - 10)
 const begin = toNumber('10.192.0.0')
 
-/**
- * The /22 networks of 10.192.0.0/10, starting at a position that depends on the environment, without those that are
- * taken.
- */
+/** The free /22 networks of 10.192.0.0/10, starting at a position that depends on the environment. */
 export const freeSubnets = (environmentId: string, taken: readonly string[], wanted: number): string[] => {
   const ranges = taken.flatMap((subnet) => rangeOf(subnet) ?? [])
   const start = createHash('sha256').update(environmentId).digest().readUInt16BE(0)

@@ -87,7 +87,6 @@ const askedPort = (workload: Workload): number | null => {
   return port === undefined || port.protocol === 'UDP' ? null : port.internalPort
 }
 
-/** The awaited condition, in words. */
 export const awaited = (workload: Workload): string => {
   const check = workload.readiness?.check
   if (check?.kind === 'exec') return 'the command of its readiness probe'
@@ -170,10 +169,7 @@ const watch = async (
 export const createPortWatch = (engine: Engine, containers: Pick<Containers, 'inspect'>) => {
   const read = createListening(engine, containers)
   return {
-    /**
-     * Why a port does not answer at this moment, as the end of a sentence; null if something listens, or nothing is
-     * known.
-     */
+    /** Why a port does not answer now, as the end of a sentence; null if something listens, or nothing is known. */
     why: async (workload: Workload, instance: Placed, signal: AbortSignal): Promise<string | null> => {
       const finding = await find(read, workload, instance, signal).catch(() => null)
       return finding === null ? null : lower(finding.text)

@@ -110,7 +110,6 @@ const probeExec = async (engine: Engine, id: string, command: string[], timeoutM
   }
 }
 
-/** Checks as a configured probe says. */
 export const probeCallOf = (engine: Engine, probe: Probe, instance: Instance): ProbeCall => {
   const { check } = probe
   const timeoutMs = Math.max(1, probe.timeoutSeconds) * 1000

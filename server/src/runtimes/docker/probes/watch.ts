@@ -13,9 +13,8 @@ import type { PlacedInstance } from '../../blue-green/instances.ts'
 import type { Instance, Probe } from '../../runtime.ts'
 import type { ContainerRow, Containers } from '../containers.ts'
 import { labelOf, labels } from '../describe.ts'
-import type { ContainerEvent, Events } from '../events.ts'
+import { type ContainerEvent, type Events, watchDisconnects } from '../events.ts'
 import { type Hooks, parseCommand } from '../hooks.ts'
-import { watchDisconnects } from '../network/disconnects.ts'
 import { type ProbeCall, probeCallOf } from './probe.ts'
 import { type Readiness, watchReadiness } from './readiness.ts'
 import type { Troubles } from './troubles.ts'
@@ -55,15 +54,9 @@ interface Findings {
   alive(): void
 }
 
-interface FindingsParts {
-  troubles: Troubles
-  events: Pick<Events, 'notify'>
-  log: Log
-}
-
 /** Restarts an instance that is not alive, or has it replaced where that did not help, and keeps its status true. */
 const findingsOf = (
-  { troubles, events, log }: FindingsParts,
+  { troubles, events, log }: Pick<WatchParts, 'troubles' | 'events' | 'log'>,
   { id, name, serviceId, revision }: Instance,
   restart: () => Promise<void>,
 ): Findings => {
@@ -125,7 +118,6 @@ interface WatchParts {
   log: Log
 }
 
-/** The watched state of one instance. */
 interface Watched {
   controller: AbortController
   /** Without its owner's labels, which may be large. */

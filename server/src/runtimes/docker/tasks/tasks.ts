@@ -31,15 +31,8 @@ const isGone = (error: unknown): boolean => isEngineError(error, 404)
 const gone = (cause?: unknown): DeploymentError =>
   new DeploymentError('task_gone', 'The container was removed before the run finished.', { cause })
 
-interface StartsParts {
-  engine: Engine
-  containers: Containers
-  creator: Creator
-  ownerId: string
-}
-
 /** Containers of tasks: made, started, or found again by their name, also after a crash of ours. */
-const createStarts = ({ engine, containers, creator, ownerId }: StartsParts) => {
+const createStarts = ({ engine, containers, creator, ownerId }: Omit<TasksParts, 'logs' | 'clock'>) => {
   const remove = (id: string) => removeContainer(engine, id)
 
   /** The container of this task's name; null if there is none. One with another owner is an error. */

@@ -8,14 +8,13 @@
  * with all its objects. When the process dies: the Argo CD continues; the next call finds the requested
  * synchronization and requests it only once.
  */
-import type { Clock } from '../../../lib/time/clock.ts'
 import { type Driver, minute } from '../../rollout.ts'
 import type { Instance, Runtime, ServiceApp, ServiceKey } from '../../runtime.ts'
 import { untilGone } from '../follow.ts'
 import { createStandstill } from '../helm/standstill.ts'
 import { labels, namespaceOf } from '../manifests/describe.ts'
-import { asDeploymentError, type Objects } from '../objects.ts'
-import { createAppFollower } from './follow-app.ts'
+import { asDeploymentError } from '../objects.ts'
+import { createAppFollower, type FollowParts } from './follow-app.ts'
 import { appNameOf, describeApp, kindsOfApps, roles } from './manifests.ts'
 import { createAppPlace } from './place.ts'
 import { readAppObjects } from './read-objects.ts'
@@ -29,11 +28,7 @@ import {
   wasSynchronized,
 } from './verdict.ts'
 
-export interface AppsParts {
-  objects: Objects
-  clock: Clock
-  /** For the cluster's Argo CD. */
-  argoNamespace: string
+export interface AppsParts extends FollowParts {
   observe: Runtime['observe']
 }
 
@@ -96,20 +91,14 @@ const createAppWork = ({ objects, clock, argoNamespace }: Omit<AppsParts, 'obser
     const name = appNameOf(service.serviceId)
     const app = await find(service, signal)
     if (app !== null) {
-      await objects.remove('Application', argoNamespace, name, {
-        ...(app.metadata.uid && { uid: app.metadata.uid }),
-        signal,
-      })
+      await objects.remove('Application', argoNamespace, name, { uid: app.metadata.uid, signal })
       await untilGone(objects, clock, 'Application', { [labels.service]: service.serviceId }, argoNamespace, signal)
     }
     // Its project is needed for as long as the app exists.
     for (const kind of ['Secret', 'AppProject'] as const) {
       const found = await objects.get(kind, argoNamespace, name, signal)
       if (found?.metadata.labels?.[labels.owner] === place.ownerId)
-        await objects.remove(kind, argoNamespace, name, {
-          ...(found.metadata.uid && { uid: found.metadata.uid }),
-          signal,
-        })
+        await objects.remove(kind, argoNamespace, name, { uid: found.metadata.uid, signal })
     }
   }
 
@@ -179,9 +168,7 @@ export const createApps = ({ observe, ...parts }: AppsParts): Apps => {
     },
     async observe(services) {
       if (services?.length === 0) return []
-      const [one, ...others] = services ?? []
-      const single = one !== undefined && others.length === 0 ? await work.find(one) : null
-      const apps = one !== undefined && others.length === 0 ? (single === null ? [] : [single]) : await work.list()
+      const apps = services?.length === 1 ? [(await work.find(services[0]!)) ?? []].flat() : await work.list()
       const ids = services && new Set(services.map(({ serviceId }) => serviceId))
       return apps
         .filter(isRunning)

@@ -151,10 +151,7 @@ const isFor = (repository: string, { type, url }: KeptLogin): boolean => {
   return type === 'repository' ? kept === wanted : kept !== '' && wanted.startsWith(kept)
 }
 
-/**
- * Why an app may not be created in the Argo CD, which would read its repository, or its submodules, with logins of
- * others.
- */
+/** Why an app may not be created: the Argo CD would read its repository or submodules with logins of others. */
 export const loginRefusal = (
   repository: string,
   kept: readonly KeptLogin[],

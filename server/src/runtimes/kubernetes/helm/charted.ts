@@ -46,10 +46,7 @@ const bounded = <T>(read: () => T): T => {
 
 const linesIn = (text: string): string[] => bounded(() => splitLines(text, mostLines))
 
-/**
- * The values of lines of JSON, counted together before the first is parsed. `begin`: only of lines with this
- * beginning.
- */
+/** The values of lines of JSON, counted together before the first is parsed. `begin`: only lines that begin so. */
 export const parseLines = (text: string, begin = ''): unknown[] => {
   bounded(() => refuseExcess(text, { mostBytes: text.length, mostValues, mostDepth: 200 }))
   return linesIn(text)

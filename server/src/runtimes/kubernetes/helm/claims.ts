@@ -81,10 +81,7 @@ const hostsOf = (object: ChartedObject): string[] => {
   return [...(read?.(objectOf(spec)) ?? []), ...ofAnnotations(object)]
 }
 
-/**
- * Throws `chart_refused` for a host that is none of `domains` nor below a wildcard of them. Returns those of them that
- * no object of the chart names.
- */
+/** Throws `chart_refused` for a host outside of `domains` and their wildcards. Returns those that no object names. */
 export const judgeHosts = (objects: readonly ChartedObject[], domains: readonly string[]): string[] => {
   const named = new Set<string>()
   for (const object of objects)

@@ -25,14 +25,9 @@ import {
   shortMs,
   waitOf,
 } from './release.ts'
-import { type RenderedChart, render, writeFixedChart } from './render.ts'
+import { type ChartToRender, type RenderedChart, render, writeFixedChart } from './render.ts'
 import type { HelmSession, HelmTool } from './tool.ts'
 import { judgeWays } from './ways-in.ts'
-
-interface KnownVersions {
-  kubeVersion: string
-  apiVersions: string[]
-}
 
 type Asking = Pick<KubernetesApi, 'get'>
 
@@ -40,15 +35,11 @@ const mostVersions = 500
 const isVersion = (text: unknown): text is string =>
   typeof text === 'string' && /^[a-z0-9.-]{1,253}(\/[a-z0-9]{1,63})?$/.test(text)
 
-interface Groups {
-  groups?: { versions?: { groupVersion?: unknown }[] }[]
-}
-
 /** The API versions of a cluster, and the scopes of its kinds. */
-const readVersions = async ({ get }: Asking, signal?: AbortSignal): Promise<KnownVersions> => {
+const readVersions = async ({ get }: Asking, signal?: AbortSignal) => {
   const [{ gitVersion }, { groups = [] }] = await Promise.all([
     get<{ gitVersion?: unknown }>('/version', { signal }),
-    get<Groups>('/apis', { signal }),
+    get<{ groups?: { versions?: { groupVersion?: unknown }[] }[] }>('/apis', { signal }),
   ])
   const all = groups.flatMap(({ versions = [] }) => versions.map(({ groupVersion }) => groupVersion))
   const [kubeVersion = 'v1.28.0'] = /^v1\.\d+\.\d+/.exec(String(gitVersion)) ?? []
@@ -98,13 +89,7 @@ const readScopes = async (api: Asking, objects: readonly ChartedObject[], signal
   }
 }
 
-export type { HelmOptions, HelmPlace, HelmRevision }
-
-export interface Chart {
-  /** The archive with all dependencies. */
-  archive: Buffer
-  /** Values files, with variables replaced; the last one takes precedence. */
-  values: readonly string[]
+export interface Chart extends Pick<ChartToRender, 'archive' | 'values'> {
   allowClusterWide: boolean
   /** Hosts that it may use, and wildcards of such. */
   domains: readonly string[]
@@ -112,12 +97,6 @@ export interface Chart {
   complete?(objects: readonly ChartedObject[]): ChartedObject[]
 }
 
-interface HelmPlan {
-  chart: string
-  differences: ChartDifference[]
-}
-
-/** The result of an upgrade. */
 interface MadeByChart {
   objects: ChartedObject[]
   /** Domains that no object of it names: they lead nowhere. */
@@ -126,7 +105,7 @@ interface MadeByChart {
 
 /** All reject with a `DeploymentError`: `tool_missing`, `chart_refused`, `helm_failed`; or a `KubernetesError`. */
 export interface Helm {
-  plan(place: HelmPlace, chart: Chart, signal?: AbortSignal): Promise<HelmPlan>
+  plan(place: HelmPlace, chart: Chart, signal?: AbortSignal): Promise<{ chart: string; differences: ChartDifference[] }>
   /** Installs or upgrades, waits until it is ready; rolls back on failure. */
   upgrade(place: HelmPlace, chart: Chart, options: HelmOptions): Promise<MadeByChart>
   /** Ends a killed run's work; resolves to the resulting revisions, the newest first. */

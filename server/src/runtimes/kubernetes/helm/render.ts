@@ -7,12 +7,12 @@ import { readJson } from '../../../lib/foreign-text/read-json.ts'
 import { type ChartedObject, parseLines, readObjects, refuse, splitDocuments } from './charted.ts'
 import type { HelmSession } from './tool.ts'
 
-interface ChartToRender {
+export interface ChartToRender {
   release: string
   namespace: string
   /** The archive of the chart with all its dependencies. */
   archive: Buffer
-  /** Values files, the last one takes precedence. */
+  /** Values files, with variables replaced; the last one takes precedence. */
   values: readonly string[]
   isUpgrade: boolean
   /** Version of the cluster: `v1.35.4`. */

@@ -74,7 +74,6 @@ export const canKeepClients = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
 export const leadsGrpc = ({ ingress }: Pick<Place, 'ingress'>): boolean =>
   ingress?.gateway !== undefined || ingress?.grpcAnnotations !== undefined
 
-/** Whether hosts are reached by https. */
 export const hasTls = ({ ingress }: Place): boolean => ingress?.issuer !== undefined || ingress?.hasCertificate === true
 
 /** The same as on containers of Docker engines, so that both are read in the same way. */
@@ -106,7 +105,6 @@ export const annotations = {
   record: 'slipway.record',
 } as const
 
-/** The spec of a claim. */
 export const claimSpec = (size: string, { storageClass = null }: Pick<Place, 'storageClass'>) => ({
   accessModes: ['ReadWriteOnce'],
   resources: { requests: { storage: size } },
@@ -160,10 +158,7 @@ const isOfKubernetes = (key: string): boolean => /(^|\.)(kubernetes|k8s)\.io\//i
 
 const mostLabelBytes = 64 * 1024
 
-/**
- * The owners' labels: all of them become annotations of its pods, and those that Kubernetes accepts as labels become
- * labels too.
- */
+/** The owners' labels: all become annotations of its pods, and labels too where Kubernetes accepts them. */
 export const ownersWords = (given: Workload['labels'] = {}) => {
   const pairs = Object.entries(given).filter(
     ([key]) => isLabelName(key) && !isReservedLabel(key) && !isOfKubernetes(key),
@@ -219,24 +214,22 @@ export const labelsOf = (of: Owner, place: Place): Record<string, string> => ({
   ...(of.taskId === undefined ? {} : { [labels.task]: of.taskId }),
 })
 
+const secretOf = (of: Owner, place: Place, name: string, type: string, data: Record<string, string>) => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name, namespace: namespaceOf(of.environmentId), labels: labelsOf(of, place) },
+  ...{ type, immutable: true, data },
+})
+
 /** The logins for a workload or an execution, each named by its content: a version keeps its own while it runs. */
 export const describePullSecrets = (of: Owner, place: Place, logins: readonly PullLogin[]): Manifest[] => {
   const manifests = logins.map(({ repository, login }) => {
     const { username, password } = login.reveal()
     const auth = Buffer.from(`${username}:${password}`).toString('base64')
     const config = JSON.stringify({ auths: { [repository]: { username, password, auth } } })
-    return {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      metadata: {
-        name: `${ownNameOf(of)}-pull-${markOf(config, place.ownerId)}`,
-        namespace: namespaceOf(of.environmentId),
-        labels: labelsOf(of, place),
-      },
-      type: 'kubernetes.io/dockerconfigjson',
-      immutable: true,
-      data: { '.dockerconfigjson': Buffer.from(config).toString('base64') },
-    }
+    const name = `${ownNameOf(of)}-pull-${markOf(config, place.ownerId)}`
+    const data = { '.dockerconfigjson': Buffer.from(config).toString('base64') }
+    return secretOf(of, place, name, 'kubernetes.io/dockerconfigjson', data)
   })
   return [...new Map(manifests.map((each) => [each.metadata.name, each])).values()]
 }
@@ -256,18 +249,7 @@ export const describeSecret = (of: Content, place: Place): Manifest | null => {
       'configuration_too_large',
       'The variables and files of the service are larger than a Kubernetes cluster takes (about 700 KB together): make them smaller.',
     )
-  return {
-    apiVersion: 'v1',
-    kind: 'Secret',
-    metadata: {
-      name: secretNameOf(of, place),
-      namespace: namespaceOf(of.environmentId),
-      labels: labelsOf(of, place),
-    },
-    type: 'Opaque',
-    immutable: true,
-    data,
-  }
+  return secretOf(of, place, secretNameOf(of, place), 'Opaque', data)
 }
 
 const transport = (protocol: string): 'TCP' | 'UDP' => (protocol === 'UDP' ? 'UDP' : 'TCP')

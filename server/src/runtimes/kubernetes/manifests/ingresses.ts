@@ -79,7 +79,6 @@ const routesOf = (
   }))
 
 interface Ingresses {
-  /** The desired objects. */
   manifests: Manifest[]
   /** Parts that are impossible, in sentences. */
   refused: string[]
@@ -98,10 +97,7 @@ const settingNames: Partial<Record<keyof Policy, string>> = {
   retry: 'retries',
 }
 
-/**
- * Settings that a plain Ingress does not support. An unsupported protection closes the service instead of being left
- * out.
- */
+/** Settings that a plain Ingress does not support. An unsupported protection closes the service. */
 const policyRefusals = (policy: Policy | undefined, place: Place): { sentences: string[]; isClosed: boolean } => {
   const given = Object.keys(policy ?? {}) as (keyof Policy)[]
   const names = given.filter((name) => name !== 'sticky' || !canKeepClients(place))
