@@ -51,7 +51,6 @@ export interface ChartSpec {
   setJson: ValuePair[]
 }
 
-/** The source of a service's image, or its chart or app, or the module that makes it. */
 export type Source =
   | ({ from: 'git' } & BuildSpec)
   | ({ from: 'chart' } & ChartSpec)
@@ -122,10 +121,7 @@ export type TaskCommand = Pick<Workload, 'entrypoint' | 'arguments'>
 export interface TaskSpec {
   /** The command of each event; nothing runs for omitted ones. */
   on: Partial<Record<TaskEvent, TaskCommand>>
-  /**
-   * When CRON happens: five fields, and a name of the time zone database; and whether runs may overlap
-   * (work/schedule.ts).
-   */
+  /** When CRON happens: five fields, a time zone of the database, and whether runs may overlap (work/schedule.ts). */
   cron: When | null
   /** How often a program that exited with a code other than 0 is run again. */
   maxRestarts: number
@@ -186,15 +182,12 @@ export interface DeployableKind<Kept = Record<string, unknown>> {
   sizeFields?(spec: Kept): string[]
   /** JSON pointers to configured fields that are only recorded; `rollsItself`: of the cluster. */
   recorded?(spec: Kept, rollsItself: boolean): string[]
-  /**
-   * The request of a push to a service's repository besides the commit; null: none is made. Absent: nothing besides.
-   */
+  /** What a push to a service's repository requests besides the commit; null: no request. Absent: nothing besides. */
   push?(spec: Kept): Pick<ServiceRequest, 'forceEvent'> | null
   /** The name of an action of its services in status records; default NONE. */
   subAction?(action: string, event: TaskEvent | null): string
 }
 
-/** A request for one service. */
 export interface ServiceRequest {
   id: string
   /** The full commit id; default the head of the branch. */
@@ -229,7 +222,6 @@ export interface DeploymentRequest {
   requestId: string
 }
 
-/** The parts of a request that a plan needs. */
 export type PlannedRequest = Pick<
   DeploymentRequest,
   'organizationId' | 'environmentId' | 'action' | 'wholeEnvironment' | 'services'
@@ -304,10 +296,7 @@ export interface Changes {
 
 export type Effect = 'BUILD' | 'ROLL_OUT' | 'RESTART' | 'RUN' | 'STOP' | 'DELETE' | 'UNTOUCHED' | 'SKIPPED' | 'REFUSED'
 
-/**
- * The version that a deploy brings: the head of the branch or the configured tag, the deployed one, or the one that
- * the request names.
- */
+/** The version that a deploy brings: the head of the branch or the configured tag, the deployed or a named one. */
 export const versionChoices = ['NEWEST', 'DEPLOYED', 'REQUESTED'] as const
 export type VersionChoice = (typeof versionChoices)[number]
 
@@ -392,9 +381,7 @@ export interface Deployments {
    * such a service is left out instead, unless no other is left).
    */
   request(tx: Queryable, request: DeploymentRequest): Promise<AcceptedDeployment>
-  /**
-   * The effect of `request`, without performing it; with the same 404 and 409 for a release that cannot be run again.
-   */
+  /** What `request` would do; nothing is done. The same 404 and 409 for a release that cannot be run again. */
   plan(db: Queryable, request: PlannedRequest): Promise<Plan>
   /**
    * The release that a rollback of a service runs: the one named (404 unless it is the service's own), else the newest
@@ -411,11 +398,8 @@ export interface Deployments {
    * unless it is forced. 409 if there is nothing to cancel.
    */
   cancel(tx: Queryable, environmentId: string, options?: { deploymentId?: string; force?: boolean }): Promise<void>
-  /**
-   * Statuses in the order of the given ids; ids without a status are left out. One statement, however many they are.
-   */
+  /** In the order of the given ids; ids without a status are left out. One statement, however many they are. */
   statuses(db: Queryable, serviceIds: readonly string[]): Promise<ServiceStatus[]>
-  /** Statuses of all services of an environment, with their kinds. */
   environmentStatuses(
     db: Queryable,
     environmentId: string,

@@ -2,13 +2,14 @@
  * The deployment engine: requests for deployments, and the background work. Promises that every accepted deployment
  * ends in a final state, whenever a process dies. Work is found by NOTIFY, with a slow sweep as a fallback.
  */
+import type { Builder } from '../builds/builder.ts'
 import { clusterLeases } from '../clusters/lease.ts'
+import type { Disk } from '../limits/disk.ts'
 import { expireLeases } from '../work/lease.ts'
 import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
 import { workerName } from '../work/worker.ts'
 import type { Deployments } from './deployments.ts'
-import { withRoom } from './images/room.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
@@ -35,6 +36,19 @@ const leaseTables = [
   ...[deploymentLeases, runLeases, clusterLeases, ownLeases, statusLeases],
   ...[watchedRepositories.leases, watchedImages.leases],
 ]
+
+/** Builds only if there is room for another image: one that already exists needs none. */
+const withRoom = (builder: Builder, disk: Pick<Disk, 'refuseImage'>): Builder => ({
+  ...builder,
+  async build(request, onLog, signal) {
+    try {
+      await disk.refuseImage(request.organizationId, signal)
+    } catch (error) {
+      if (signal.aborted || (await builder.built(request, signal)) === null) throw error
+    }
+    return builder.build(request, onLog, signal)
+  },
+})
 
 export interface DeploymentEngine extends Deployments {
   /** Pushes to the repositories that applications have on this server. */

@@ -42,7 +42,6 @@ export interface EffectiveVariables {
 export interface GitTokenUse {
   organizationId: string
   gitTokenId: string
-  /** The repository. */
   url: string
   /** An administrator of the organization has just named this repository. */
   isApproved?: boolean
@@ -109,10 +108,7 @@ export interface DeploymentParts {
   fingerprintKey: Buffer
   /** Environments being worked on in this process, by a deployment or the reconciler. */
   environmentLock: KeyedLock
-  /**
-   * How many deployments run at once on each cluster, besides the first ones of organizations that have none in
-   * progress.
-   */
+  /** How many deployments run at once on each cluster, besides the first of an organization with none in progress. */
   concurrency: number
   /** Whether a service needs a cluster that limits its volumes; `auto` without. */
   volumeSizes?: 'auto' | 'enforce' | undefined

@@ -14,7 +14,6 @@ import { reservedSql } from '../../store/reserved-hosts.ts'
 import { type Rows, readRecord, type ServiceRecord, UnusableRecord } from '../release/record.ts'
 import { insertMissing, updateOlder, withFreeNames, writeVariables } from './write-rows.ts'
 
-/** A service found on a cluster. */
 export interface FoundService {
   organizationId: string
   environmentId: string

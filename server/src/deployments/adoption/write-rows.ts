@@ -6,7 +6,6 @@ type Row = Readonly<Record<string, unknown>>
 
 const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`
 
-/** Columns of a table that may be written, by tables. */
 const writableColumns = async (tx: Queryable, table: string): Promise<Set<string>> => {
   const rows = await tx.query<{ name: string }>(
     `select attname as name from pg_attribute

@@ -13,10 +13,7 @@ export const app: Driver<Extract<Source, { from: 'app' }>> = {
   artifact: 'app',
   refusal: (place, { spec }) => (spec.app === undefined ? null : place.app(spec.app)),
   next: (next, { git }) => nextCommit(next, git),
-  /**
-   * The commit for Argo CD is read by this server with the service's own token, so that it is one that the organization
-   * may read, whatever Argo CD itself may read.
-   */
+  /** This server reads the commit with the service's token: one the organization may read, whatever Argo CD may. */
   async make(run, source) {
     await enter(run, 'building')
     const commit = await run.step('source', { deadlineMs: fetchDeadlineMs }, (signal) =>

@@ -25,7 +25,6 @@ export class ChartIndexTooLarge extends ForeignTextError {
   }
 }
 
-/** The lines of a text, one by one. */
 function* linesOf(text: string): Generator<string> {
   let count = 0
   for (let from = 0; from <= text.length; ) {
@@ -135,7 +134,6 @@ export const parseChartIndex = (text: string): ChartVersions[] | null => {
   }
 }
 
-/** Where one version of a chart is. */
 export interface ChartPlace {
   /** As they are written: relative to the index, or anywhere. */
   urls: string[]

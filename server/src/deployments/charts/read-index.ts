@@ -33,10 +33,7 @@ const read = (owner: string, fetch: () => Promise<Buffer>, job: IndexJob, signal
     throw error instanceof ForeignTextError ? tooLargeIndex(error.message) : error
   })
 
-/**
- * The charts in an index, or one chart alone; null for a text that is not an index. `fetch` is called when its turn
- * comes.
- */
+/** The charts in an index, or one alone; null for a text that is not an index. `fetch` is called in its turn. */
 export const listIndex = async (
   owner: string,
   fetch: () => Promise<Buffer>,

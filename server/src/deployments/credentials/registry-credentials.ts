@@ -69,6 +69,9 @@ export const loginStateOf = (
 export const loginOf = ({ username, password }: RegistryCredentials): ImageAccess['login'] =>
   username === null || password === null ? null : new Secret({ username, password: password.reveal() })
 
+const registriesSql = `select id, spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
+  from node where kind = 'container_registry'`
+
 /** Null when the registry was deleted. Rejects with a `DeploymentError` for a login that this server cannot make. */
 export const readRegistryCredentials = async (
   database: Database,
@@ -76,11 +79,10 @@ export const readRegistryCredentials = async (
   organizationId: string,
   registryId: string,
 ): Promise<RegistryCredentials | null> => {
-  const [row] = await database.query<RegistryRow>(
-    `select id, spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
-     from node where id = $1 and organization_id = $2 and kind = 'container_registry'`,
-    [registryId, organizationId],
-  )
+  const [row] = await database.query<RegistryRow>(`${registriesSql} and id = $1 and organization_id = $2`, [
+    registryId,
+    organizationId,
+  ])
   return row === undefined ? null : openLogin(sealer, organizationId, row)
 }
 
@@ -125,11 +127,9 @@ export const readRegistryLogins = async (
   organizationId: string,
   host: string,
 ): Promise<RegistryLogin[]> => {
-  const rows = await database.query<RegistryRow>(
-    `select id, spec ->> 'kind' as kind, spec ->> 'url' as url, coalesce(spec -> 'config', '{}') as config, sealed
-     from node where organization_id = $1 and kind = 'container_registry' order by created_at, id`,
-    [organizationId],
-  )
+  const rows = await database.query<RegistryRow>(`${registriesSql} and organization_id = $1 order by created_at, id`, [
+    organizationId,
+  ])
   const logins: RegistryLogin[] = []
   for (const row of rows.filter(({ url }) => hostOf(url) === hostOf(`https://${host}`)))
     try {

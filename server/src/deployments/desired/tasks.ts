@@ -2,7 +2,6 @@
 import type { When } from '../../work/schedule.ts'
 import type { DeployableKind, ServiceRequest, TaskEvent, TaskSpec, Tasks, WorkloadSpec } from '../deployments.ts'
 
-/** One task at one event. */
 export interface TaskToRun {
   name: string
   spec: TaskSpec

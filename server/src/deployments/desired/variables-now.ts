@@ -29,7 +29,6 @@ const openFields = async (
   return Object.fromEntries(await Promise.all(Object.entries(sealed).map(open)))
 }
 
-/** The sealed fields of a service's own row, opened. */
 const openSealed = async (
   parts: Pick<DeploymentParts, 'database' | 'sealer'>,
   organizationId: string,

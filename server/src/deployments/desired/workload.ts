@@ -40,10 +40,7 @@ export interface SealedContent {
   app?: AppContent | undefined
 }
 
-/**
- * It is made by a chart or an app, whose images are the cluster's concern, or by a module, whose tool's image is
- * pulled for each run.
- */
+/** Made by a chart or an app, whose images are the cluster's, or by a module, whose tool's image each run pulls. */
 export const hasNoImage = ({ chart, app, from }: Pick<FrozenWorkload, 'chart' | 'app' | 'from'>): boolean =>
   chart !== undefined || app !== undefined || from?.from === 'module'
 
@@ -127,7 +124,6 @@ export const dnsLabel = (name: string): string =>
 export const aliasesOf = (name: string, serviceId: string): string[] =>
   [dnsLabel(name), `service-${serviceId}`].filter((alias) => alias !== '')
 
-/** Everything that a kind makes from a configuration. */
 export const desiredOf = (kind: DeployableKind, spec: Record<string, unknown>): { source: Source; spec: Wanted } => {
   const tasks = kind.tasks?.(spec)
   const own = { ...kind.workload(spec), ...ownersLabelsIn(spec) }

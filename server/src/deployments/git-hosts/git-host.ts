@@ -23,7 +23,6 @@ import { askHost, GitHostError, type HostRequest, type HostToken } from './reque
 
 export { GitHostError } from './request.ts'
 
-/** The parts that requests to a git host need. */
 interface HostParts {
   database: Database
   sealer: Sealer

@@ -28,7 +28,6 @@ export interface Hook {
   url: string
 }
 
-/** An open pull request, as the host says. */
 export interface PullRequest {
   number: number
   title: string
@@ -69,6 +68,11 @@ export interface HostForm {
     change(repository: string, number: number, id: string, text: string): HostRequest
   }
 }
+
+const send = (method: HostRequest['method'], path: string, body?: Json): HostRequest => ({
+  ...{ method, path },
+  ...(body && { body }),
+})
 
 const encodeAll = (repository: string): string => repository.split('/').map(encodeURIComponent).join('/')
 const repos = (repository: string): string => `/repos/${encodeAll(repository)}`
@@ -119,28 +123,19 @@ const likeGithub = (
   commentsPerPage: number,
 ): HostForm => ({
   hasStatus: [],
-  status: (repository, { commitId, state, name, description, url }) => ({
-    method: 'POST',
-    path: `${repos(repository)}/statuses/${commitId}`,
-    body: {
+  status: (repository, { commitId, state, name, description, url }) =>
+    send('POST', `${repos(repository)}/statuses/${commitId}`, {
       ...{ state: statesLikeGithub[state], context: name, description },
       ...(url === null ? {} : { target_url: url }),
-    },
-  }),
+    }),
   hooks: {
     list: (repository) => `${repos(repository)}/hooks?${count}=${hooksPerPage}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), url: textAt(each, 'config', 'url') })),
-    make: (repository, url, secret) => ({
-      method: 'POST',
-      path: `${repos(repository)}/hooks`,
-      body: { ...more, ...hookLikeGithub(url, secret) },
-    }),
-    change: (repository, id, url, secret) => ({
-      method: 'PATCH',
-      path: `${repos(repository)}/hooks/${id}`,
-      body: hookLikeGithub(url, secret),
-    }),
-    remove: (repository, id) => ({ method: 'DELETE', path: `${repos(repository)}/hooks/${id}` }),
+    make: (repository, url, secret) =>
+      send('POST', `${repos(repository)}/hooks`, { ...more, ...hookLikeGithub(url, secret) }),
+    change: (repository, id, url, secret) =>
+      send('PATCH', `${repos(repository)}/hooks/${id}`, hookLikeGithub(url, secret)),
+    remove: (repository, id) => send('DELETE', `${repos(repository)}/hooks/${id}`),
   },
   requests: {
     perPage: textsPerPage,
@@ -152,16 +147,8 @@ const likeGithub = (
     list: (repository, number, page) =>
       `${repos(repository)}/issues/${number}/comments?${count}=${textsPerPage}&page=${page}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
-    make: (repository, number, body) => ({
-      method: 'POST',
-      path: `${repos(repository)}/issues/${number}/comments`,
-      body: { body },
-    }),
-    change: (repository, _number, id, body) => ({
-      method: 'PATCH',
-      path: `${repos(repository)}/issues/comments/${id}`,
-      body: { body },
-    }),
+    make: (repository, number, body) => send('POST', `${repos(repository)}/issues/${number}/comments`, { body }),
+    change: (repository, _number, id, body) => send('PATCH', `${repos(repository)}/issues/comments/${id}`, { body }),
   },
 })
 
@@ -173,25 +160,19 @@ const gitlabHook = (url: string, token: string): Json => ({
 const gitlab: HostForm = {
   // It refuses a change from a state to the same one.
   hasStatus: [400],
-  status: (repository, { commitId, state, name, description, url }) => ({
-    method: 'POST',
-    path: `${projects(repository)}/statuses/${commitId}`,
-    body: {
+  status: (repository, { commitId, state, name, description, url }) =>
+    send('POST', `${projects(repository)}/statuses/${commitId}`, {
       state: { PENDING: 'pending', SUCCESS: 'success', FAILURE: 'failed', CANCELED: 'canceled' }[state],
       ...{ name, description },
       ...(url === null ? {} : { target_url: url }),
-    },
-  }),
+    }),
   hooks: {
     list: (repository) => `${projects(repository)}/hooks?per_page=100`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), url: textAt(each, 'url') })),
-    make: (repository, url, secret) => ({
-      ...{ method: 'POST', path: `${projects(repository)}/hooks`, body: gitlabHook(url, secret) },
-    }),
-    change: (repository, id, url, secret) => ({
-      ...{ method: 'PUT', path: `${projects(repository)}/hooks/${id}`, body: gitlabHook(url, secret) },
-    }),
-    remove: (repository, id) => ({ method: 'DELETE', path: `${projects(repository)}/hooks/${id}` }),
+    make: (repository, url, secret) => send('POST', `${projects(repository)}/hooks`, gitlabHook(url, secret)),
+    change: (repository, id, url, secret) =>
+      send('PUT', `${projects(repository)}/hooks/${id}`, gitlabHook(url, secret)),
+    remove: (repository, id) => send('DELETE', `${projects(repository)}/hooks/${id}`),
   },
   requests: {
     perPage: textsPerPage,
@@ -214,12 +195,10 @@ const gitlab: HostForm = {
     list: (repository, number, page) =>
       `${projects(repository)}/merge_requests/${number}/notes?sort=asc&per_page=${textsPerPage}&page=${page}`,
     read: (value) => listOf(value).map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'body') })),
-    make: (repository, number, body) => ({
-      ...{ method: 'POST', path: `${projects(repository)}/merge_requests/${number}/notes`, body: { body } },
-    }),
-    change: (repository, number, id, body) => ({
-      ...{ method: 'PUT', path: `${projects(repository)}/merge_requests/${number}/notes/${id}`, body: { body } },
-    }),
+    make: (repository, number, body) =>
+      send('POST', `${projects(repository)}/merge_requests/${number}/notes`, { body }),
+    change: (repository, number, id, body) =>
+      send('PUT', `${projects(repository)}/merge_requests/${number}/notes/${id}`, { body }),
   },
 }
 
@@ -230,29 +209,19 @@ const bitbucketHook = (url: string, secret: string): Json => ({
 
 const bitbucket: HostForm = {
   hasStatus: [],
-  status: (repository, { commitId, state, key, name, description, url }) => ({
-    method: 'POST',
-    path: `${repositories(repository)}/commit/${commitId}/statuses/build`,
-    body: {
+  status: (repository, { commitId, state, key, name, description, url }) =>
+    send('POST', `${repositories(repository)}/commit/${commitId}/statuses/build`, {
       state: { PENDING: 'INPROGRESS', SUCCESS: 'SUCCESSFUL', FAILURE: 'FAILED', CANCELED: 'STOPPED' }[state],
       // It always requires an address.
       ...{ key, name, description, url: url ?? `https://bitbucket.org/${repository}` },
-    },
-  }),
+    }),
   hooks: {
     list: (repository) => `${repositories(repository)}/hooks?pagelen=100`,
     read: (value) => listOf(at(value, 'values')).map((each) => ({ id: idAt(each, 'uuid'), url: textAt(each, 'url') })),
-    make: (repository, url, secret) => ({
-      ...{ method: 'POST', path: `${repositories(repository)}/hooks`, body: bitbucketHook(url, secret) },
-    }),
-    change: (repository, id, url, secret) => ({
-      method: 'PUT',
-      path: `${repositories(repository)}/hooks/${encodeURIComponent(id)}`,
-      body: bitbucketHook(url, secret),
-    }),
-    remove: (repository, id) => ({
-      ...{ method: 'DELETE', path: `${repositories(repository)}/hooks/${encodeURIComponent(id)}` },
-    }),
+    make: (repository, url, secret) => send('POST', `${repositories(repository)}/hooks`, bitbucketHook(url, secret)),
+    change: (repository, id, url, secret) =>
+      send('PUT', `${repositories(repository)}/hooks/${encodeURIComponent(id)}`, bitbucketHook(url, secret)),
+    remove: (repository, id) => send('DELETE', `${repositories(repository)}/hooks/${encodeURIComponent(id)}`),
   },
   requests: {
     perPage: textsPerPage,
@@ -280,16 +249,10 @@ const bitbucket: HostForm = {
       listOf(at(value, 'values'))
         .filter((each) => at(each, 'deleted') !== true)
         .map((each) => ({ id: idAt(each, 'id'), text: textAt(each, 'content', 'raw') })),
-    make: (repository, number, raw) => ({
-      method: 'POST',
-      path: `${repositories(repository)}/pullrequests/${number}/comments`,
-      body: { content: { raw } },
-    }),
-    change: (repository, number, id, raw) => ({
-      method: 'PUT',
-      path: `${repositories(repository)}/pullrequests/${number}/comments/${id}`,
-      body: { content: { raw } },
-    }),
+    make: (repository, number, raw) =>
+      send('POST', `${repositories(repository)}/pullrequests/${number}/comments`, { content: { raw } }),
+    change: (repository, number, id, raw) =>
+      send('PUT', `${repositories(repository)}/pullrequests/${number}/comments/${id}`, { content: { raw } }),
   },
 }
 

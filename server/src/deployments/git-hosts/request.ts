@@ -17,9 +17,7 @@ export interface HostToken {
 
 /** Why a request to a git host failed: a sentence that may be shown. */
 export class GitHostError extends Error {
-  /**
-   * `denied`: the token lacks the right; `missing`; `refused`: the host does not support that; `unreachable`: not now.
-   */
+  /** `denied`: the token lacks the right; `missing`; `refused`: the host cannot do it; `unreachable`: not now. */
   readonly code: 'denied' | 'missing' | 'refused' | 'unreachable'
   /** The wait that the host asks for. */
   readonly waitMs: number

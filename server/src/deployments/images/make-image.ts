@@ -124,10 +124,7 @@ const unbuildable = (): DeploymentError =>
     'The image of this version was removed from the cluster, and its source was not recorded: deploy the service.',
   )
 
-/**
- * The image of a version that was built and whose image is lost: made once more from its commit, with the
- * configuration and the variables of the release.
- */
+/** A built image that is lost, made again from its commit with the configuration and variables of the release. */
 const buildAgain = async (run: ServiceRun, { release, environment }: OpenedRelease): Promise<string> => {
   const { from } = release.workload
   const { git_commit_id: commitId } = (release.commit ?? {}) as Partial<Commit>
@@ -198,10 +195,7 @@ const pullFrom = async (run: ServiceRun, source: ReleaseSource, signal: AbortSig
   return reference
 }
 
-/**
- * A public image that the organization has already pulled is used: a database must not change under its data because a
- * tag moved, and no registry needs to be asked.
- */
+/** A public image pulled already is used: a moved tag must not change a database, and no registry is asked. */
 const knownPublicImage = async (
   { parts, cluster, claim }: ServiceRun,
   { registryId, name, tag }: ReleaseSource,

@@ -4,10 +4,10 @@
  */
 import type { ServiceType } from '../../kinds.ts'
 import type { Changes, DeploymentAction, Effect, Plan, PlannedService, VersionChoice } from '../deployments.ts'
-import { isSameVersion, mayBeSkipped, type Version } from '../release/version-change.ts'
+import { isSameVersion, mayBeSkipped, type Skippable, type Version } from '../release/version-change.ts'
 import { inStages } from '../request/stages.ts'
 
-export interface ServiceFacts {
+export interface ServiceFacts extends Skippable {
   id: string
   name: string
   serviceType: ServiceType
@@ -18,14 +18,6 @@ export interface ServiceFacts {
   isRollback: boolean
   /** Null for a service that is not deployed. */
   versionChoice: VersionChoice | null
-  wholeEnvironment: boolean
-  /** It has a current release, and should run. */
-  released: boolean
-  running: boolean
-  /** The running version ends before a new one starts. */
-  stopsFirst: boolean
-  /** Its program is run to its end. */
-  runsTask: boolean
   /** Configuration and variables equal the deployed ones. */
   sameSetup: boolean
   /** They differ from the deployed ones only in how requests are treated. */

@@ -34,10 +34,7 @@ interface Chunk {
   lines: DeploymentLogLine[]
 }
 
-/**
- * Writers of one environment take turns, so that its chunks become visible in the order of their ids: readers continue
- * by id.
- */
+/** Writers of one environment take turns: readers continue by id, so chunks must become visible in that order. */
 const insert = `insert into deployment_log (deployment_id, service_id, step, lines, run_id)
   select $1, $2, c ->> 'step', c -> 'lines', $4
   from (select pg_advisory_xact_lock(hashtextextended('deployment_log ' || environment_id, 0))

@@ -46,7 +46,6 @@ export interface ServiceRun {
   parts: DeploymentParts
   claim: Claim
   service: ServiceRow
-  /** The service's cluster, and its reference there. */
   cluster: Cluster
   ref: ServiceRef
   step: Step
@@ -108,7 +107,6 @@ export const enter = (run: ServiceRun, phase: Phase): Promise<void> => {
   })
 }
 
-/** How one service's part of a deployment ended. */
 export interface Outcome {
   kind: 'succeeded' | 'failed' | 'canceled' | 'skipped'
   state: string
@@ -117,9 +115,7 @@ export interface Outcome {
 
 const eventOf = { succeeded: 'DEPLOYMENT_SUCCESSFUL', failed: 'DEPLOYMENT_FAILURE' } as const
 
-/**
- * The state to show when nothing is in progress: of the next request that waits for this service, else the outcome's.
- */
+/** Shows the state of the next request that waits for this service; if none does, that of the outcome. */
 const showOutcome = async (tx: Queryable, run: ServiceRun, state: string): Promise<void> => {
   if (!(await showNextRequest(tx, run.service.id)))
     await setServiceState(tx, run.service.id, run.claim.action, state, reference(run.claim))

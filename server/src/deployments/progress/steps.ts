@@ -12,10 +12,7 @@ import type { Claim } from '../../work/queue.ts'
 
 interface StepOptions {
   deadlineMs: number
-  /**
-   * False for steps that make something true now (start, ready, switch …): a resumed worker repeats them, because
-   * their result may be gone meanwhile.
-   */
+  /** False for steps whose result may be gone after a crash (start, ready, switch …): a resumed worker repeats them. */
   remember?: boolean
 }
 

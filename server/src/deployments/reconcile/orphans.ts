@@ -12,10 +12,7 @@ import type { Queryable } from '../../store/database.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { servicesIn } from './sweeps.ts'
 
-/**
- * SERVICE: instances and volumes. ENVIRONMENT: its network or namespace. VERSION: an unknown version of a known
- * service.
- */
+/** SERVICE: instances and volumes. ENVIRONMENT: network or namespace. VERSION: an unknown one of a known service. */
 export type OrphanKind = 'SERVICE' | 'ENVIRONMENT' | 'VERSION'
 
 export interface Orphan {

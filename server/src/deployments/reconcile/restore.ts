@@ -93,10 +93,7 @@ const reportIfNot = async <T>(
   }
 }
 
-/**
- * The resulting instances; `lost` or `busy` while its image is made again or has to wait for that; null without a
- * release.
- */
+/** The resulting instances; `lost` or `busy` while its image is made again or waits for that; null: no release. */
 export const restore = async (
   parts: DeploymentParts,
   cluster: Cluster,

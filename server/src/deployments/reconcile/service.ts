@@ -30,7 +30,6 @@ interface DesiredService extends Known {
   organizationId: string
   releaseId: string | null
   revision: string | null
-  /** The ports of the current release. */
   ports: Workload['ports']
   ingress: IngressSettings | null
   /** The policy that follows from `ingress`; absent: the default one. */
@@ -80,7 +79,6 @@ const withPolicy = async (policies: Policies, service: DesiredService): Promise<
   return policy === undefined ? service : { ...service, policy }
 }
 
-/** All services of a cluster. */
 export const readDesired = async (
   parts: DeploymentParts,
   cluster: Cluster,
@@ -137,7 +135,6 @@ export const publicationOf = (service: DesiredService, outlets: Outlets): Public
 const isNothing = ({ desired }: DesiredService, { instances }: FoundService): boolean =>
   desired === 'NONE' && instances.length === 0
 
-/** Whether a service must be changed. */
 export const differs = (service: DesiredService, found: FoundService): boolean => {
   if (isNothing(service, found)) return false
   const current = currentOf(service, found.instances)

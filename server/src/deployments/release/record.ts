@@ -100,10 +100,7 @@ const seal = async (sealer: Sealer, keys: WrappedKey[], record: ServiceRecord): 
   return JSON.stringify({ version: 1, organization: record.organizationId, keys, sealed } satisfies Envelope)
 }
 
-/**
- * The record of a service as this release runs it; none, with a line in the server's log, if it would be larger
- * than 48 KiB even without its variables.
- */
+/** The record of a service at this release; none, with a line in the log, if above 48 KiB without its variables. */
 export const writeRecord = async (
   { database, sealer, log }: { database: Database; sealer: Sealer; log: Log },
   release: Ids,

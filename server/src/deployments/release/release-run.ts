@@ -19,9 +19,7 @@ export const countAgain = ({ parts, claim, service }: ServiceRun, { release }: O
   return database.transaction((tx) => countRelease(tx, limits, claim.organizationId, service.id, release.workload))
 }
 
-/**
- * Freezes an older release of the service again, as this deployment's own, with the image that it can start from now.
- */
+/** Freezes an older release again, as this deployment's own, with the image that it can start from now. */
 export const freezeAgain = (
   run: ServiceRun,
   { release, environment }: OpenedRelease,
@@ -34,10 +32,7 @@ export const freezeAgain = (
   return freezeRelease(parts.database, parts.sealer, { ...copy, image, deploymentId: claim.id, workload }, environment)
 }
 
-/**
- * From now on the service runs this release, with its schedule; a cancel comes too late. A forced event leaves the
- * schedule alone.
- */
+/** The service runs this release from now on, and its schedule unless an event was forced; a cancel is too late. */
 export const makeCurrent = async (
   run: ServiceRun,
   release: Release,

@@ -133,7 +133,6 @@ export const pulledImagesOf = async (
   return images
 }
 
-/** The release that a service runs now. */
 export const currentRelease = async (db: Queryable, serviceId: string): Promise<Release | null> => {
   const [row] = await db.query<Release>(
     `select r.id, r.organization_id as "organizationId", r.service_id as "serviceId",

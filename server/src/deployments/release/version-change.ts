@@ -12,7 +12,7 @@ export type Version =
 
 export const isSameVersion = ({ from, to }: Version): boolean => to !== null && from === to
 
-interface Skippable {
+export interface Skippable {
   wholeEnvironment: boolean
   /** The running version ends before a new one starts. */
   stopsFirst: boolean
@@ -23,10 +23,7 @@ interface Skippable {
   running: boolean
 }
 
-/**
- * Whether a deploy leaves an unchanged service alone: in a deploy of the whole environment, or if a rollout would
- * interrupt it.
- */
+/** Whether an unchanged service is left alone: one of a whole environment, or one that a rollout would interrupt. */
 export const mayBeSkipped = ({ wholeEnvironment, stopsFirst, runsTask, released, running }: Skippable): boolean =>
   (wholeEnvironment || stopsFirst) && !runsTask && released && running
 

@@ -68,7 +68,6 @@ const showCanceling = (tx: Queryable, ids: readonly string[], serviceIds: readon
     [ids, serviceIds],
   )
 
-/** Asks running deployments to end. */
 export const cancelRunning = async (tx: Queryable, ids: readonly string[], force: boolean): Promise<void> => {
   await tx.query(
     `update deployment set cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),

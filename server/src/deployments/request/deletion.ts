@@ -33,10 +33,7 @@ const openDeletions = (tx: Queryable, environmentId: string): Promise<OpenDeleti
     [environmentId],
   )
 
-/**
- * The ids of `request` that are not yet being deleted in the requested way, and the open deletion that covers the
- * others.
- */
+/** The ids of `request` that no open deletion covers in the requested way, and the one that covers the others. */
 export const openDeletion = async (
   tx: Queryable,
   request: DeploymentRequest,
@@ -78,10 +75,7 @@ const openParts = (tx: Queryable, environmentId: string): Promise<OpenPart[]> =>
     [environmentId],
   )
 
-/**
- * Ends queued and running deployments of services that will be deleted, or of their whole environment. The caller
- * holds the environment's lock.
- */
+/** Ends open deployments of services to be deleted, or of a whole environment, whose lock the caller holds. */
 export const endForDeletion = async (
   tx: Queryable,
   { environmentId, wholeEnvironment, services }: DeploymentRequest,

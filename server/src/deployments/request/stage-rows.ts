@@ -15,14 +15,9 @@ export interface Placement {
   stageOf(serviceId: string, defaultOrder: number): Stage
 }
 
-interface PlacementRow {
-  stages: Stage[] | null
-  placed: Record<string, string> | null
-}
-
 /** Which service of an environment is in which stage. */
 export const readPlacement = async (db: Queryable, environmentId: string): Promise<Placement> => {
-  const [row] = await db.query<PlacementRow>(
+  const [row] = await db.query<{ stages: Stage[] | null; placed: Record<string, string> | null }>(
     `select ${stagesSql} as stages, (select json_object_agg(s.service_id, s.stage_id) from service_state s
        where s.environment_id = $1 and s.stage_id is not null) as placed`,
     [environmentId],

@@ -20,14 +20,11 @@ const defaults = [
   { name: 'APPLICATION DEFAULT', description: 'Applications' },
 ]
 
-/** Which default stage a kind's services are in. */
 export const defaultOrder = (kind: Kind): number => kinds[kind].stage
 
 const versionAt = 14
 
-/**
- * An id derived from another: with its own version, and the last digit changed by `turn`. The inverse is `sourcesOf`.
- */
+/** An id derived from another: its own version, and the last digit changed by `turn`. Inverse: `sourcesOf`. */
 const derivedId = (id: string, turn: number): string => {
   const last = (Number.parseInt(id.at(-1)!, 16) ^ turn).toString(16)
   return `${id.slice(0, versionAt)}8${id.slice(versionAt + 1, -1)}${last}`
@@ -48,15 +45,12 @@ export const environmentsOfStage = (stageId: string): string[] => {
   })
 }
 
-/** The name of a default stage. */
 export const defaultStageName = (order: number): string => defaults[order]?.name ?? ''
 
 export const defaultStages = (environmentId: string): Stage[] =>
   defaults.map((stage, order) => ({ ...stage, id: defaultStageId(environmentId, order), order }))
 
-/**
- * The stage of a service: the one it was put in, else the default one of its kind; if that was deleted, the last one.
- */
+/** The stage that a service was put in, else the default one of its kind; if that was deleted, the last one. */
 export const stageOf = (
   environmentId: string,
   stages: readonly Stage[],

@@ -5,6 +5,7 @@
  */
 import type { Commit } from '../../builds/builder.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import type { Workload } from '../../runtimes/runtime.ts'
 import { withClaim } from '../../work/queue.ts'
 import { driverOf } from '../artifacts/drivers.ts'
 import { rerouted } from '../compare/reroute.ts'
@@ -12,6 +13,7 @@ import { isUpToDate } from '../compare/up-to-date.ts'
 import { asideEvents, type DeploymentAction } from '../deployments.ts'
 import { eventTask, isAlone, type TaskToRun, taskFor } from '../desired/tasks.ts'
 import { environmentNow } from '../desired/variables-now.ts'
+import { changedSize, sizeNotes, sizeRefusal } from '../desired/volume-sizes.ts'
 import { aliasesOf, desiredOf, fingerprint, freezeWorkload, ofImage, thawWorkload } from '../desired/workload.ts'
 import { imageFor } from '../images/make-image.ts'
 import { dropImagesOf } from '../images/pulled-images.ts'
@@ -34,9 +36,30 @@ import {
   unlock,
 } from '../tasks/jobs.ts'
 import { absent, converge, convergeBack, rollOut, stopped } from './rollout.ts'
-import { checkVolumes } from './volumes.ts'
 
 const minute = 60_000
+
+/**
+ * Fails if the operator requires limits that the engine does not have, and, except for a rollback, for a volume whose
+ * size was changed to one that it cannot get. Logs which sizes are not enforced.
+ */
+const checkVolumes = async (
+  { parts, cluster, step, log }: ServiceRun,
+  { volumes }: Pick<Workload, 'volumes'>,
+  { isOlder = false } = {},
+): Promise<void> => {
+  if (volumes.length === 0) return
+  const ids = volumes.map(({ id }) => id)
+  const [made, { limitsVolumes }] = await step('volumes', { deadlineMs: minute, remember: false }, () =>
+    Promise.all([cluster.runtime.volumeSizes(ids), cluster.runtime.capacity()]),
+  )
+  const refusal = sizeRefusal(parts.volumeSizes ?? 'auto', limitsVolumes, volumes)
+  if (refusal !== null) throw new DeploymentError('volume_sizes_unlimited', refusal)
+  const { growsVolumes } = cluster.runtime
+  const changed = isOlder ? null : changedSize(volumes, made, growsVolumes)
+  if (changed !== null) throw new DeploymentError('volume_size_fixed', changed)
+  for (const note of sizeNotes(volumes, made, limitsVolumes, growsVolumes)) log.line('volumes', note)
+}
 
 /** New code or configuration: source, image, release, then the rollout, or the job's run. */
 export const deploy = async (run: ServiceRun): Promise<void> => {

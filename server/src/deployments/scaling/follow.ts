@@ -1,8 +1,9 @@
 /** Follows the processor use of the instances of a cluster's services, and requests more or fewer. */
 import type { Cluster } from '../../clusters/clusters.ts'
+import { usualLimits } from '../../limits/limits.ts'
+import { readServiceUse } from '../../limits/service-room.ts'
 import type { DeploymentParts, ScaleTimes } from '../parts.ts'
-import { roomFor } from './room.ts'
-import { readScaled, type ScaledService } from './rows.ts'
+import { readMemoryInUse, readScaled, type ScaledService } from './rows.ts'
 import { decide, type Sample } from './rule.ts'
 
 /** The target for a service: the number of instances, from its present state. */
@@ -33,6 +34,29 @@ const readLoads = async (
       return [[serviceId, shares.reduce((sum, share) => sum + share, 0)] as const]
     }),
   )
+}
+
+/**
+ * The most instances that it may have; never fewer than it has. Its maximum counts toward the limits already, so these
+ * only matter when the operator has lowered them since.
+ */
+const roomFor = async (
+  { database, limits = usualLimits }: Pick<DeploymentParts, 'database' | 'limits'>,
+  cluster: Cluster,
+  { organizationId, scale, cpuMillicores, memoryMb }: ScaledService,
+): Promise<number> => {
+  const [capacity, inUseMb, use] = await Promise.all([
+    cluster.capacity(),
+    readMemoryInUse(database, cluster.key),
+    readServiceUse(database, organizationId),
+  ])
+  const isOver = (['memoryMb', 'cpuMillicores'] as const).some((each) => limits[each] > 0 && use[each] > limits[each])
+  if (isOver) return scale
+  if (capacity === null) return Number.POSITIVE_INFINITY
+  const byMemory = scale + Math.floor((capacity.memoryMb - inUseMb) / Math.max(1, memoryMb))
+  // More instances than the processors of the machine could run at once would be of no use.
+  const byProcessors = Math.floor(capacity.cpuMillicores / Math.max(1, cpuMillicores))
+  return Math.max(scale, Math.min(byMemory, byProcessors))
 }
 
 /** One check of all services. Earlier samples are in memory: a new holder begins its windows anew. */

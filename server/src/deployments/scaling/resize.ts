@@ -40,10 +40,7 @@ const converge = async (
   for (const message of refused) log.warn({ serviceId: service.serviceId }, `${message}; retrying in a minute`)
 }
 
-/**
- * Ends instances that were started in vain. For a sleeping service, waiting requests are answered; waking is retried
- * after a while.
- */
+/** Ends instances started in vain. A sleeping service's waiting requests are answered; waking is retried later. */
 const undo = async (
   { database, clock }: DeploymentParts,
   { runtime }: Cluster,

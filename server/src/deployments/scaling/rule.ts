@@ -25,9 +25,7 @@ const tolerance = 1.1
 const within = (samples: readonly Sample[], nowMs: number, ms: number): Sample[] | null =>
   samples.length > 0 && nowMs - samples[0]!.atMs >= ms ? samples.filter(({ atMs }) => nowMs - atMs <= ms) : null
 
-/**
- * The target number of instances; `now` if it should not change. `samples`: since the last change, the oldest first.
- */
+/** The target number of instances; `now`: no change. `samples`: since the last change, the oldest first. */
 export const decide = (
   { min, max, cpuPercent }: Pick<Scaling, 'min' | 'max' | 'cpuPercent'>,
   now: number,

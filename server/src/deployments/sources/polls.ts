@@ -2,6 +2,7 @@
  * Polls the sources that services follow, repositories and images: claimed under a lease by whichever server, when one
  * is due or a notification has arrived. Promises that unwatched ones are found again, once an hour.
  */
+import type { Kind } from '../../kinds.ts'
 import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseHandedOff } from '../../lib/lease-handed-off.ts'
 import type { Database } from '../../store/database.ts'
@@ -48,6 +49,20 @@ export const watchedTable = <W extends Leased>(
           await tx.query(`update ${name} set lease_until = '-infinity', worker = null where id = $1`, [watched.id])
       }),
   }
+}
+
+export interface SourceFollower {
+  id: string
+  kind: Kind
+  name: string
+  seen: string | null
+  spec: Record<string, unknown>
+  environmentId: string
+  environmentName: string
+  projectId: string
+  isStopped: boolean
+  /** The running version as its source calls it; null without. */
+  deployed: string | null
 }
 
 /** The pause after failures in a row, in SQL. */

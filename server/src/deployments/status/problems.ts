@@ -46,10 +46,7 @@ export const problemFrom = (row: StateRow): Pick<ServiceStatus, 'error' | 'resta
   }
 }
 
-/**
- * The system that a deployment in progress waits for; its service's status shows it until the deployment continues or
- * ends.
- */
+/** Shows in a service's status which system its deployment waits for, until that continues or ends. */
 export const noteProblem = (
   db: Queryable,
   deploymentId: string,

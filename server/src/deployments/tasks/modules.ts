@@ -29,10 +29,7 @@ import { type Runnable, runTask, type TaskClaim } from './run.ts'
 
 const minute = 60_000
 
-/**
- * What a module makes a service of; null for one that no module makes. `source`: of its release; without one, as it is
- * configured now.
- */
+/** What a module makes a service of; null: no module does. `source`: of its release; absent: as configured now. */
 export const moduleSourceOf = (
   { parts, service }: ServiceRun,
   source: Source = kindOf(parts, service.kind).source(service.spec),

@@ -65,10 +65,7 @@ export const sealOutputs = (sealer: Sealer, organizationId: string, outputs: rea
 
 type OutputRow = Awaited<ReturnType<typeof sealOutputs>>[number]
 
-/**
- * Replaces the service's former outputs. Runs that end at the same time take turns, so that the last one's outputs are
- * complete.
- */
+/** Replaces the former outputs. Runs that end at the same time take turns: the last one's outputs are complete. */
 export const writeOutputs = async (
   tx: Queryable,
   organizationId: string,

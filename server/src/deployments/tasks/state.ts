@@ -79,10 +79,7 @@ export const openOwners = async (db: Queryable, ids: readonly string[]): Promise
   return new Set(open.map(({ id }) => id))
 }
 
-/**
- * Ends the execution of an owner that has ended without storing its result, as when a cancel and a crash coincide: its
- * container still has it.
- */
+/** Ends an owner's execution that outlived it, as after a cancel and a crash: its container still has the result. */
 const endHolder = async ({ parts, cluster, ref }: TaskClaim, signal: AbortSignal): Promise<void> => {
   const held = (await findState(parts.database, ref.serviceId))?.lockedBy ?? null
   if (held === null || (await openOwners(parts.database, [held])).has(held)) return
@@ -170,9 +167,7 @@ const stateWrite = async ({ sealer }: Parts, { organizationId, serviceId, locked
   }
 }
 
-/**
- * Saves the state that a run left, whatever its result was, and unlocks it; one that has moved elsewhere is deleted.
- */
+/** Saves the state that a run left, whatever its result, and unlocks it; one that moved elsewhere is deleted. */
 export const saveState = async (claim: TaskClaim, outputs: TaskOutputs, hasMoved: boolean): Promise<void> => {
   const { parts, organizationId, ref, id } = claim
   const write = await stateWrite(parts, { organizationId, serviceId: ref.serviceId, lockedBy: id }, outputs)

@@ -44,9 +44,7 @@ export const toTask = (workload: Workload, task: TaskToRun, taskId: string): Tas
 /** Shorter ones may be ordinary words. */
 const shortestLine = 16
 
-/**
- * A value and, since output comes line by line, its own lines; lines that only name the kind of a key are not secret.
- */
+/** A value and, as output comes in lines, its own lines; lines that only name the kind of a key are not secret. */
 const shownLines = (value: string): string[] => {
   const lines = value.includes('\n') ? value.split('\n').map((line) => line.trim()) : []
   return [value, ...lines.filter((line) => line.length >= shortestLine && !line.startsWith('-----'))]

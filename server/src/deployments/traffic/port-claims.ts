@@ -141,10 +141,7 @@ const claimOf = async (tx: Queryable, room: PortRoom, service: Candidate): Promi
   return null
 }
 
-/**
- * Claims the published ports of services that will be deployed. Returns why some cannot be, by id. Throws a 409 if
- * their organization then has too many.
- */
+/** Claims published ports for a deploy. Returns why services cannot have theirs, by id; 409 if there are too many. */
 export const claimForDeploy = async (
   tx: Queryable,
   room: PortRoom,

@@ -65,9 +65,7 @@ const neededSql = `
     where s.service_id = $1
   union select requested ->> 'commitId' from deployment_service where service_id = $1 and finished_at is null`
 
-/**
- * Objects that all others depend on. Those that may be missing are of applications that once had another repository.
- */
+/** Objects that all others depend on. Applications that once had another repository may lack some of them. */
 const readNeeded = async (db: Queryable, id: string): Promise<{ needed: string[]; perhaps: string[] }> => {
   const refs = await readRefs(db, id)
   const rows = await db.query<{ id: string | null }>(neededSql, [id])

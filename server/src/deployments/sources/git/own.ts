@@ -19,7 +19,6 @@ import { askedOf, createJudge, type News } from './judge.ts'
 import { type Asking, judged, type Pusher, requestPushed } from './request-push.ts'
 import type { Follower } from './rows.ts'
 
-/** An application whose repository is on this server. */
 export interface OwnApplication extends Follower {
   organizationId: string
 }
@@ -157,14 +156,11 @@ const judge = async (
   return found.reason
 }
 
-/** Pushes to repositories on this server. */
 export interface OwnPushes {
   /** Null for an id that is not an application's, or whose repository is elsewhere. */
   find(id: string): Promise<OwnApplication | null>
   refs(application: OwnApplication): Promise<OwnRef[]>
-  /**
-   * For one push at a time, on whichever server; null while another one is in progress, or if the application is gone.
-   */
+  /** For one push at a time, on whichever server; null while another is in progress, or without the application. */
   claim(application: OwnApplication): Promise<Leased | null>
   /** False: the lease was lost. */
   renew(lease: Leased): Promise<boolean>

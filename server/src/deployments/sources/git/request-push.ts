@@ -18,7 +18,6 @@ import { type Judged, lockFollowers, noteSeen, type Watched, watchedRepositories
 
 export type Asking = Pick<Deployments, 'request' | 'cancel'>
 
-/** The origin of deployments caused by a push. */
 export const pushOrigin = 'GIT'
 
 /** Names of pushers are untrusted texts of a git host: they must not look like those of our own users. */
@@ -37,9 +36,7 @@ export const judged = (
   deployment_request_id: deploymentId,
 })
 
-/**
- * Waiting deployments of earlier pushes that deploy nothing but these services; locked, so that none of them begins.
- */
+/** Waiting deployments of earlier pushes that deploy only these services; locked, so that none begins. */
 const lockWaiting = async (tx: Queryable, environmentId: string, known: ReadonlySet<string>) => {
   const locked = await tx.query<{ id: string }>(
     `select id from deployment where environment_id = $1 and state = 'QUEUED' and origin = '${pushOrigin}'
@@ -101,10 +98,7 @@ const audit = async (
   )
 }
 
-/**
- * Requests one deployment for the pushed services of one environment, which the caller has locked; it replaces waiting
- * ones of earlier pushes.
- */
+/** One deployment for the pushed services of a locked environment; it replaces waiting ones of earlier pushes. */
 export const requestPushed = async (
   tx: Queryable,
   asking: Asking,

@@ -1,10 +1,9 @@
 /** Reads and writes of polling a repository: its followers, hints of git hosts, and when the next poll is due. */
-import type { Kind } from '../../../kinds.ts'
 import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
 import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
-import { failurePauseSql, watchedTable } from '../polls.ts'
+import { failurePauseSql, type SourceFollower, watchedTable } from '../polls.ts'
 
 /** A repository that this worker may poll as long as its fence is valid. */
 export interface Watched extends Leased {
@@ -24,20 +23,8 @@ export const watchedRepositories = watchedTable<Watched>(
   },
 )
 
-/** A service that follows a branch of the repository. */
-export interface Follower {
-  id: string
-  kind: Kind
-  name: string
+export interface Follower extends SourceFollower {
   branch: string
-  seen: string | null
-  spec: Record<string, unknown>
-  environmentId: string
-  environmentName: string
-  projectId: string
-  isStopped: boolean
-  /** The running commit; null without. */
-  deployed: string | null
 }
 
 export const readFollowers = (db: Queryable, { id }: Leased): Promise<Follower[]> =>
@@ -66,7 +53,6 @@ export const readHints = (db: Queryable, { id }: Leased): Promise<Hint[]> =>
     [id],
   )
 
-/** The result for a new head. */
 export interface Judged {
   commit_id: string
   at: string
@@ -75,9 +61,7 @@ export interface Judged {
   deployment_request_id: string | null
 }
 
-/**
- * Those of these services whose following has not changed since it was read, and that are not being deleted; locked.
- */
+/** Locks those whose following has not changed since it was read and that are not being deleted. */
 export const lockFollowers = async (
   tx: Queryable,
   { id }: Leased,

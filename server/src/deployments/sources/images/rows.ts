@@ -1,10 +1,9 @@
 /** Reads and writes of polling an image's tag: its followers, its last digest, and when the next poll is due. */
-import type { Kind } from '../../../kinds.ts'
 import type { DeploymentError } from '../../../lib/errors.ts'
 import type { Database, Queryable } from '../../../store/database.ts'
 import { holdLease, type Leased } from '../../../work/lease.ts'
 import { leavingSql } from '../../status/service-state.ts'
-import { finishPollSql, watchedTable } from '../polls.ts'
+import { finishPollSql, type SourceFollower, watchedTable } from '../polls.ts'
 
 /** An image that this worker may poll as long as its fence is valid. */
 export interface WatchedImage extends Leased {
@@ -21,20 +20,8 @@ export const watchedImages = watchedTable<WatchedImage>({
   columns: `id, organization_id as "organizationId", registry_id as "registryId", name, tag, asked, fence`,
 })
 
-/** A service that follows the tag of an image. */
-export interface ImageFollower {
-  id: string
-  kind: Kind
-  name: string
-  spec: Record<string, unknown>
-  seen: string | null
-  environmentId: string
-  environmentName: string
-  projectId: string
+export interface ImageFollower extends SourceFollower {
   clusterId: string
-  isStopped: boolean
-  /** The running image, by digest; null without. */
-  deployed: string | null
 }
 
 export const readImageFollowers = (db: Queryable, { id }: Leased): Promise<ImageFollower[]> =>
@@ -47,9 +34,7 @@ export const readImageFollowers = (db: Queryable, { id }: Leased): Promise<Image
     [id],
   )
 
-/**
- * Those of these services whose following has not changed since it was read, and that are not being deleted; locked.
- */
+/** Locks those whose following has not changed since it was read and that are not being deleted. */
 export const lockImageFollowers = async (
   tx: Queryable,
   { id }: Leased,
