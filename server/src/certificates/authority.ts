@@ -12,7 +12,6 @@ export interface Challenge {
   answer: string
 }
 
-/** An order as it is now. */
 export interface OrderView {
   status: 'pending' | 'ready' | 'processing' | 'valid' | 'invalid'
   /** The challenge to answer; null if there is none, or if the CA does not offer this kind. */

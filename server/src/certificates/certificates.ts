@@ -5,17 +5,13 @@
  * Does not know: services. When the process dies: the lease of a row ends, and another process resumes the order.
  */
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
-import type { Log } from '../lib/log.ts'
-import type { Outbound } from '../lib/net/outbound.ts'
 import type { HostTls, Router } from '../router/router.ts'
 import { isWildcard } from '../router/table/wildcard.ts'
 import { tlsDigest } from '../router/tls/digest.ts'
 import type { Database } from '../store/database.ts'
-import type { Sealer } from '../store/keys/seal.ts'
 import { expireLeases, heldByLease } from '../work/lease.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 import { createWorker, workerName } from '../work/worker.ts'
-import type { CertificateAuthority, HostChallenge } from './authority.ts'
 import type { DnsChallenges } from './dns/challenges.ts'
 import { attempt, type OrderParts } from './order.ts'
 import {
@@ -31,20 +27,6 @@ import {
   type Wanted,
 } from './rows.ts'
 
-interface PublishParts {
-  database: Database
-  sealer: Sealer
-  router: Pick<Router, 'setTls' | 'tls'>
-  log: Pick<Log, 'warn'>
-}
-
-interface Publisher {
-  /** Brings one host up to date. */
-  publish(host: string): Promise<void>
-  /** All of them. */
-  publishAll(): Promise<void>
-}
-
 const never = new AbortController().signal
 
 /**
@@ -52,10 +34,7 @@ const never = new AbortController().signal
  * Promises that a router which missed an update has it within minutes, and that a host without a row is no longer
  * served.
  */
-const createPublisher = (
-  { database, sealer, router, log }: PublishParts,
-  authority: Pick<CertificateAuthority, 'alpnPair'>,
-): Publisher => {
+const createPublisher = ({ database, sealer, router, log, authority }: CertificateParts) => {
   const turns = createKeyedLock()
   /** Certificates of challenges, by the value that they prove: each is made once, and not kept. */
   const alpnPairs = new Map<string, Promise<{ certificate: string; key: string }>>()
@@ -87,7 +66,7 @@ const createPublisher = (
 
   return {
     publish,
-    async publishAll() {
+    async publishAll(): Promise<void> {
       const [known, all] = await Promise.all([router.tls(), readServed(database, null)])
       const wanted = new Set(all.map(({ host }) => host))
       for (const served of all) {
@@ -102,24 +81,19 @@ const createPublisher = (
   }
 }
 
-interface CertificateParts extends WorkParts {
+interface CertificateParts
+  extends WorkParts,
+    Pick<OrderParts, 'sealer' | 'outbound' | 'authority' | 'challenge' | 'mostCertificates'> {
   database: Database
-  sealer: Sealer
   router: Pick<Router, 'setTls' | 'tls'>
-  outbound: Pick<Outbound, 'addressesOf'>
-  authority: CertificateAuthority
-  challenge: HostChallenge
   /** Null without a DNS provider. */
   dns: DnsChallenges | null
   /** The domain of the names of services. */
   domain: string | undefined
   apiHost: string | undefined
-  mostCertificates: number
   /** Whether no other server works on this database. */
   alone: boolean
-  /**
-   * Resolves when the routers of other servers have the stored challenge and certificate of a host, or after a while.
-   */
+  /** Resolves when the routers of other servers have a host's stored challenge and certificate, or after a while. */
   notifyOthers(host: string): Promise<void>
   /** Registers the function that runs when another server has called `notifyOthers`. */
   onNotified(learn: (host: string) => Promise<void>): void
@@ -162,8 +136,8 @@ const startSweep = (parts: CertificateParts): Loop | null => {
 }
 
 export const startCertificates = async (parts: CertificateParts): Promise<{ stop(): Promise<void> }> => {
-  const { database, clock, log, authority } = parts
-  const publisher = createPublisher(parts, authority)
+  const { database, clock, log } = parts
+  const publisher = createPublisher(parts)
   parts.onNotified(publisher.publish)
   const notifyRouters = async (host: string): Promise<void> => {
     await Promise.all([publisher.publish(host), parts.notifyOthers(host)])

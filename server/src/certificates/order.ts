@@ -197,10 +197,7 @@ const finalize = async (parts: OrderParts, wanted: Wanted, url: string, signal: 
   await parts.authority.finalize(url, wanted.host, await openKey(parts, wanted), signal)
 }
 
-/**
- * At two thirds of its lifetime, and a little earlier at random, so that certificates of the same age are not renewed
- * together.
- */
+/** At two thirds of its lifetime, and a little earlier at random: those of the same age are not renewed together. */
 export const renewalAt = (notBefore: Date, notAfter: Date, random: number): Date => {
   const lifeMs = notAfter.getTime() - notBefore.getTime()
   return new Date(notBefore.getTime() + lifeMs * (2 / 3 - random * 0.05))
