@@ -24,9 +24,7 @@ import { isLocal, localKey } from './local.ts'
 import { noBuilder, noRuntime } from './no-runtime.ts'
 import { createPushedBuilder, type PushParts } from './pushed-builder.ts'
 
-/** A service, wherever it runs. */
 export interface ServiceRef extends ServiceKey {
-  /** Id of the cluster's row. */
   clusterId: string
 }
 
@@ -79,10 +77,7 @@ interface ClustersParts {
   lines?: Omit<LineParts, 'stopping'> & WorkParts
 }
 
-/**
- * How often the marks of every cluster are read, and so how soon a control plane with a copy of the database is
- * noticed.
- */
+/** How often marks are read, and so how soon a control plane with a copy of the database is noticed. */
 const beatMs = 5000
 
 /** Reads the marks of all periodically, and when an operator has decided. */

@@ -38,17 +38,14 @@ interface Connected {
   all(): Cluster[]
   /** Undefined for a cluster that this server cannot connect to. */
   find(clusterId: string): Promise<Cluster | undefined>
-  /** Begins to follow the rows. */
   start(): Promise<void>
   close(): Promise<void>
 }
 
-/** An open connection to a cluster. */
 interface Opened {
   cluster: Cluster
   /** Removes all objects made there, because the cluster was deleted. */
   clear(): Promise<void>
-  /** Asks for its version. */
   version(signal: AbortSignal): Promise<string>
 }
 
@@ -83,9 +80,7 @@ const clearAway = async ({ cluster, clear }: Pick<Entry, 'cluster' | 'clear'>, s
 
 const anyPort = 22
 
-/**
- * Checked as the address of the engine itself: the router sends requests there, so connections to it must be allowed.
- */
+/** Checked like the engine's own address: the router sends requests there, so connections must be allowed. */
 const serviceAddressOf = async (
   { engine_service_address: named }: EngineSpec,
   connection: EngineConnection,
@@ -98,9 +93,7 @@ const serviceAddressOf = async (
   throw new Error('services are published at IPv4 addresses only: engine_service_address must name one')
 }
 
-/**
- * One refresh at a time for each cluster, so that it is connected only once; one that does not answer delays no other.
- */
+/** One refresh at a time for each cluster: it is connected once, and one that does not answer delays no other. */
 const createRefresh = (readOne: (clusterId: string) => Promise<void>, stopping: AbortSignal) => {
   const turns = createKeyedLock()
   /** Refreshes that have not begun: they read the rows as they are then. */

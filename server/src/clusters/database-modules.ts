@@ -104,7 +104,6 @@ export const parseDatabaseModules = (text: string): DatabaseModules | string => 
   return Object.freeze(modules)
 }
 
-/** For the settings. */
 export const databaseModulesAt = (path: string): { value: DatabaseModules } | string =>
   modulesAt(path, parseDatabaseModules)
 

@@ -24,7 +24,6 @@ export interface EngineFacts {
   architecture: string
 }
 
-/** A cluster and its engine. */
 export interface EngineTarget {
   clusterId: string
   organizationId: string
@@ -33,18 +32,13 @@ export interface EngineTarget {
   serviceAddress: string | null
 }
 
-/** The connection to the engine of a cluster. */
 export interface EngineUse {
   runtime: Runtime
   builder: Pick<ImageBuilder, 'build' | 'built'>
-  /**
-   * Removes the images that were made and pulled there, unless something runs from them, because the cluster was
-   * deleted.
-   */
+  /** For a deleted cluster: removes the images made and pulled there, unless something runs from them. */
   clear(): Promise<void>
 }
 
-/** Connections to engines of other machines. */
 export interface Engines {
   /** Rejects with errors that `explainEngine` can explain. */
   identify(connection: EngineConnection, signal: AbortSignal): Promise<EngineFacts>

@@ -24,10 +24,7 @@ export const environmentKeySql = (id: string): string =>
 /** SQL: whether `k` are the credentials of a cluster's row, and name the Docker engine that the cluster is. */
 export const namesEngineSql = (row: string): string => `${namesSql(row)} and k.spec ? 'engine_url'`
 
-/**
- * SQL: whether a cluster's row is a Docker engine that this server can connect to: its own, or one named in
- * credentials.
- */
+/** SQL: whether a row is a Docker engine that this server can connect to: its own, or one named in credentials. */
 export const isEngineSql = (row: string): string =>
   `(case when ${isLocalSql(row)} then ${hasEngineSql} else exists (select from node k where ${namesEngineSql(row)}) end)`
 

@@ -13,10 +13,7 @@ import { tryJson } from '../lib/foreign-text/read-json.ts'
 export const moduleProviders = ['AWS', 'GCP', 'AZURE', 'SCW'] as const
 export type ModuleProvider = (typeof moduleProviders)[number]
 
-/**
- * The source of one input of a module: a field of the cluster or database, by its JSON pointer, or a value of the
- * operator.
- */
+/** A field of the cluster or database, by its JSON pointer, or a value of the operator. */
 type ModuleInput = string | { value: unknown }
 
 /** Names of the module's outputs. */

@@ -39,10 +39,7 @@ const projectOf = (key: string): string => {
   return typeof id === 'string' ? id.slice(0, 200) : ''
 }
 
-/**
- * Neither a path nor a form that makes the tool fetch a login elsewhere, such as that of its own machine. The tool
- * ignores case in names of fields.
- */
+/** Neither a path nor a form that makes the tool fetch a login elsewhere; it ignores case in names of fields. */
 const isServiceAccountKey = (key: string): boolean => {
   const fields = fieldsOf(key)
   if (fields === null) return false

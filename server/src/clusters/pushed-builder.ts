@@ -34,7 +34,6 @@ export interface PushParts {
 
 interface PushedBuilderParts extends PushParts {
   database: Queryable
-  /** The cluster of a row. */
   of(clusterId: string): Promise<Cluster>
 }
 

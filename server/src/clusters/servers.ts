@@ -20,10 +20,7 @@ export interface Servers {
   others(): Promise<string[]>
   /** Asks these; returns the answers that arrived in time. */
   ask(others: readonly string[], question: Question, timeoutMs: number, signal?: AbortSignal): Promise<number[]>
-  /**
-   * From now on this server is counted, and `answer` is called for questions. `missed`: questions may have been
-   * missed.
-   */
+  /** From now on this server is counted, and answers questions. `missed`: questions may have been missed. */
   start(answer: (question: Question) => Promise<number>, missed: () => void): Promise<void>
   stop(): Promise<void>
 }

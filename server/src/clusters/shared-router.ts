@@ -17,10 +17,7 @@ export interface SharedRouter extends Router {
   follow(): Promise<void>
   /** The router keeps serving; it gets no more updates. */
   leave(): Promise<void>
-  /**
-   * Makes the other servers load the certificates and challenges of this host into their routers; resolves when they
-   * have, or after a while.
-   */
+  /** Makes other servers load a host's certificates and challenges; resolves when they have, or after a while. */
   notifyTls(host: string): Promise<void>
   /** Called when another server has called `notifyTls`. */
   onTls(learn: (host: string) => Promise<void>): void

@@ -34,7 +34,6 @@ interface GenerationsParts {
   writer: string
   clock: Clock
   challengeMs: number
-  /** Key of the cluster. */
   key: string
   marks: Marks
 }
@@ -147,10 +146,7 @@ export const createLine = (parts: LineParts, key: string, runtime: Runtime): Lin
     await queueAgain(database, key, environmentKeySql('d.environment_id'))
   }
 
-  /**
-   * The number of objects that a copy of the database does not know although its marks are its own: it was copied
-   * while the original was at work.
-   */
+  /** How many objects a copy of the database, made while the original was at work, lacks despite its own marks. */
   const unknownThere = async (): Promise<number> => {
     const owned = await runtime.owned()
     const isTrusted = !runtime.rollsItself
