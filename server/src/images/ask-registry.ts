@@ -123,9 +123,7 @@ const fetchManifest = async (session: RegistrySession, name: string, tag: string
   return { digest, mediaType: typeOf(answer), bytes }
 }
 
-/**
- * The digest from a request without the manifest, which some registries count as a pull; null if the answer has none.
- */
+/** The digest without the manifest, which some registries count as a pull; null if the answer has none. */
 const headDigest = async (session: RegistrySession, name: string, tag: string): Promise<string | null> => {
   const headers = { accept: acceptedTypes }
   const answer = await session.open('HEAD', `/v2/${name}/manifests/${tag}`, { maxBytes: maxManifestBytes, headers })

@@ -17,14 +17,7 @@ interface ImageDetail {
   Metadata?: { LastTagTime?: string }
 }
 
-interface ImageRow {
-  RepoTags: string[] | null
-  RepoDigests: string[] | null
-}
-
-/**
- * Reads a response of JSON lines to its end: the engine responds with 200 first and reports a failure in its last line.
- */
+/** Reads a response of JSON lines to its end: the engine sends 200 first and reports a failure in the last line. */
 export const finish = async (stream: Readable): Promise<void> => {
   let last = ''
   for await (const chunk of stream.setEncoding('utf8')) last = (last + chunk).slice(-65_536)
@@ -73,7 +66,7 @@ export const registryAuth = (content: object): Record<string, string> => ({
 })
 
 export const createEngineImages = (engine: Engine) => {
-  const list = (filters: object): Promise<ImageRow[]> =>
+  const list = (filters: object): Promise<Record<'RepoTags' | 'RepoDigests', string[] | null>[]> =>
     engine.call('GET', '/images/json', {
       query: { filters: JSON.stringify(filters) },
       keep: [{ RepoTags: [true], RepoDigests: [true] }],
@@ -98,9 +91,7 @@ export const createEngineImages = (engine: Engine) => {
       const { name: repo, tag } = splitTag(name)
       await engine.call('POST', `${pathOf(image)}/tag`, { query: { repo, tag } })
     },
-    /**
-     * Removes a name from an image, unless something runs from it. `prune`: the image is removed with its last name.
-     */
+    /** Removes a name from an image, unless something runs from it. `prune`: with its last name the image goes. */
     async untag(name: string, prune: boolean): Promise<void> {
       try {
         await engine.call('DELETE', pathOf(name), { query: { noprune: !prune }, deadlineMs: 60_000 })

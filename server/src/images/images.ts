@@ -48,15 +48,9 @@ export interface OrganizationImages {
    * into the engine is used if the public registry does not answer or does not know the name, and `progress` says so.
    */
   pull(access: ImageAccess, progress: (text: string) => void, signal: AbortSignal): Promise<HeldImage>
-  /**
-   * The engine's id of the image that this organization pulled with this immutable reference; null if it did not. Asks
-   * no registry.
-   */
+  /** The engine's id of what this organization pulled by this immutable reference; else null. Asks no registry. */
   held(organizationId: string, reference: string, signal: AbortSignal): Promise<string | null>
-  /**
-   * Pulls by digest what the engine lost, with any login of the organization for that host. One attempt for all
-   * waiters. Rejects with `image_missing`.
-   */
+  /** Pulls lost ones by digest with any login for the host, once for all waiters. Rejects with `image_missing`. */
   restore(
     organizationId: string,
     reference: string,

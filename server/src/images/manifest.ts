@@ -51,9 +51,7 @@ export interface Manifest {
   bytes: Buffer
 }
 
-/**
- * Why this image is not used: the end of a sentence that begins with its name. `code` is that of a `DeploymentError`.
- */
+/** Why this image is not used: the end of a sentence that begins with its name; `code` of a `DeploymentError`. */
 export class ImageRefused extends Error {
   readonly code: string
 

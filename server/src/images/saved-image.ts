@@ -11,7 +11,6 @@ import { extract } from 'tar-stream'
 import { readJson } from '../lib/foreign-text/read-json.ts'
 import { digestOf, ImageRefused, maxConfigBytes, maxLayers } from './manifest.ts'
 
-/** A stored layer. */
 export interface TakenLayer {
   /** `sha256:…` of the stored bytes, and their size. */
   digest: string
@@ -95,19 +94,13 @@ const readList = ({ small }: Contents): { config: string; layers: string[] } => 
   return { config: first.Config, layers: layers.map(String) }
 }
 
-/**
- * Whether this is the image with the given digest of its configuration, or of a manifest in the archive: see
- * `pinnedReference`.
- */
+/** Whether the digest is that of the configuration or of a manifest in the archive: see `pinnedReference`. */
 const isOf = ({ small }: Contents, imageId: string, config: Buffer): boolean => {
   const manifest = small.get(`blobs/${imageId.replace(':', '/')}`)
   return digestOf(config) === imageId || (manifest !== undefined && digestOf(manifest) === imageId)
 }
 
-/**
- * `imageId`: the engine's own. Rejects with `ImageRefused` for an archive that is not that image, as `take` rejects, and
- * as the archive fails.
- */
+/** `imageId`: the engine's. Rejects as `take` and the archive do, and with `ImageRefused` for another image. */
 export const readSavedImage = async (archive: Readable, imageId: string, take: TakeLayer): Promise<SavedImage> => {
   const contents = await readContents(archive, take)
   const { small, large, links } = contents
