@@ -38,7 +38,6 @@ export interface BuiltInService {
   more?: Record<string, { value: string; isSecret?: boolean }>
 }
 
-/** Where an environment runs. */
 interface BuiltInCluster {
   name: string
   provider: string
@@ -74,9 +73,7 @@ const both = (
     return { id: builtInId(parentId, key), parentId, key, value, isSecret, service }
   })
 
-/**
- * `APPLICATION_Z1A2B3C4D`: how a service is called in the keys of others. Ids are random, so eight digits are enough.
- */
+/** `APPLICATION_Z1A2B3C4D`: a service's name in the keys of others. Ids are random, so eight digits are enough. */
 const servicePrefix = ({ id, type, keyType }: Pick<BuiltInService, 'id' | 'type' | 'keyType'>): string =>
   `${(keyType ?? type).toUpperCase()}_Z${id.slice(0, 8).toUpperCase()}`
 

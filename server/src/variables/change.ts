@@ -35,10 +35,7 @@ interface RowToWrite {
   secretManagerAccessId?: string | null
 }
 
-interface ExistingRow {
-  id: string
-  is_secret: boolean
-}
+type ExistingRow = Pick<VariableRecord, 'id' | 'is_secret'>
 
 const mixed = () =>
   conflict(
@@ -125,9 +122,7 @@ const typeOf = (mountPath: string | null, isExternal: boolean): string => {
   return mountPath === null ? 'VALUE' : 'FILE'
 }
 
-/**
- * Creates or replaces a variable or secret; with a mount path it is a file. 400 on bad input, 409 variable ↔ secret.
- */
+/** Creates or replaces a variable or secret; with a mount path, a file. 400 on bad input, 409 variable ↔ secret. */
 export const createVariable = async (
   db: Queryable,
   sealer: Sealer,
@@ -307,17 +302,13 @@ interface NewDependent {
   interpolateInFile?: boolean | null | undefined
 }
 
-interface NewAlias extends NewDependent {
-  key: string
-}
-
 /** Creates an alias of a variable visible at `place`; it follows its value. 400 for an alias of an alias. */
 export const createAlias = async (
   db: Queryable,
   sealer: Sealer,
   place: PlaceInContext,
   targetId: string,
-  wanted: NewAlias,
+  wanted: NewDependent & { key: string },
 ): Promise<VariableRecord> => {
   checkKey(wanted.key)
   checkDescription(wanted.description)
@@ -335,17 +326,13 @@ const dependentOn = (target: VariableRecord, { description = null, interpolateIn
   targetId: target.id,
 })
 
-interface NewOverride extends NewDependent {
-  value: string
-}
-
 /** Overrides the value of a key at a narrower place. 400 at the target's own place and for built-in variables. */
 export const createOverride = async (
   db: Queryable,
   sealer: Sealer,
   place: PlaceInContext,
   targetId: string,
-  wanted: NewOverride,
+  wanted: NewDependent & { value: string },
 ): Promise<VariableRecord> => {
   checkValue(wanted.value)
   checkDescription(wanted.description)

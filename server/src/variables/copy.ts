@@ -6,7 +6,7 @@
 import { newId } from '../lib/ids.ts'
 import type { Queryable } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
-import { builtInId } from './built-in.ts'
+import { type BuiltInVariable, builtInId } from './built-in.ts'
 import { isNeighbour, neighbourOf, type Rename } from './rename.ts'
 
 interface Row {
@@ -62,20 +62,13 @@ const readAlike = (db: Queryable, wider: readonly string[], outside: readonly Ro
     [wider, outside.map(({ key }) => key)],
   )
 
-interface BuiltInRow {
-  id: string
-  parentId: string
-  key: string
-  isSecret: boolean
-}
-
 interface Known extends Copying {
   /** Ids of the copies, by those of the rows. */
   ids: ReadonlyMap<string, string>
   outside: ReadonlyMap<string, Row>
   alike: readonly Row[]
   /** Built-in variables that copies refer to: each needs a row. */
-  builtIns: Map<string, BuiltInRow>
+  builtIns: Map<string, Pick<BuiltInVariable, 'id' | 'parentId' | 'key' | 'isSecret'>>
 }
 
 const seesFrom = ({ wider }: Copying, place: string, parentId: string): boolean =>

@@ -1,11 +1,6 @@
 /** The text of a `.env` file as keys and values. Pure. */
 import { invalidField } from '../lib/errors.ts'
 
-interface DotenvEntry {
-  key: string
-  value: string
-}
-
 const escapes: Record<string, string> = { n: '\n', r: '\r', t: '\t' }
 
 /** Between double quotes a backslash escapes the next character. */
@@ -26,7 +21,7 @@ const withoutComment = (rest: string): string => {
 const lineAt = (text: string, index: number): number => text.slice(0, index).split('\n').length
 
 /** Entries in order; of a duplicate key the last one counts. Throws a 400 that names the invalid line. */
-export const parseDotenv = (source: string, field = '/dotenv'): DotenvEntry[] => {
+export const parseDotenv = (source: string, field = '/dotenv'): { key: string; value: string }[] => {
   const text = source.replace(/^\uFEFF/, '').replaceAll('\r\n', '\n')
   const entries = new Map<string, string>()
   for (let at = 0; at < text.length; ) {

@@ -54,7 +54,6 @@ export interface OutputRow {
   sealed: string | null
 }
 
-/** A public port, with the port of this machine that publishes it. */
 interface PublishedPort {
   inside: number
   outside: number

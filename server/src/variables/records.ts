@@ -2,7 +2,6 @@
 import type { Queryable } from '../store/database.ts'
 import { instantSql, toTimestamp } from '../store/long-list.ts'
 
-/** The target of an alias or override, as its record shows it. */
 export interface VariableTarget {
   id: string
   key: string

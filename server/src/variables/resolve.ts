@@ -85,10 +85,7 @@ const viewOf = <T extends TraceableVariable>(rows: readonly T[]): View<T> => ({
   winners: pickNarrowest(rows),
 })
 
-/**
- * The row whose value this one has: an alias follows the row in effect for its target's key here. Undefined if
- * dangling.
- */
+/** The row whose value this one has: an alias follows the row in effect for its target's key. Undefined: dangling. */
 const follow = <T extends TraceableVariable>(start: T, view: View<T>): T | undefined => {
   if (start.variableType !== 'ALIAS') return start
   let row: T | undefined = start

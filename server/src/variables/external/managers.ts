@@ -20,10 +20,7 @@ const mostReferences = 100
 const parallel = 4
 
 export interface SecretManagers {
-  /**
-   * The values of these references, by the ids of their variables. Rejects with a `DeploymentError`, or with the reason
-   * of the signal.
-   */
+  /** The values, by the ids of their variables. Rejects with a `DeploymentError`, or the reason of the signal. */
   read(
     organizationId: string,
     references: readonly ExternalReference[],

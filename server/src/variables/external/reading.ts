@@ -20,7 +20,6 @@ export class SecretFailed extends Error {
   }
 }
 
-/** What a reader of one manager needs. */
 export interface ManagerPlace {
   outbound: Pick<Outbound, 'request'>
   /** The address of a host of the manager; another one in tests. */
