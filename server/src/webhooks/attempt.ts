@@ -28,7 +28,6 @@ const words: Record<string, string> = {
 const escapeSlack = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 
-/** The message that a Slack channel shows. */
 export const slackBody = (body: string): string => {
   const { event_type, payload } = JSON.parse(body) as { event_type: string; payload: Record<string, unknown> }
   const what = words[event_type]

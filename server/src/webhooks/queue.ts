@@ -8,7 +8,6 @@ import type { Database, Queryable } from '../store/database.ts'
 import { lockSql } from '../store/locks.ts'
 import { outboxChannel } from './outbox.ts'
 
-/** A row claimed by this worker. */
 export interface ClaimedDelivery {
   id: string
   organizationId: string
@@ -188,10 +187,7 @@ export const disableWebhook = async (db: Queryable, { webhookId, id }: ClaimedDe
   await db.query(disableSql, [webhookId, id, why])
 }
 
-/**
- * Sends an event again, starting with the first attempt, with the same message id. False if it is unknown or in
- * progress.
- */
+/** Sends an event again from the first attempt, with the same message id. False: it is unknown or in progress. */
 export const requeue = async (db: Queryable, outboxId: string): Promise<boolean> => {
   const rows = await db.query(
     `with again as (

@@ -121,9 +121,7 @@ export const isRequest = ({ host, event }: Envelope): boolean => shapes[host].re
 const formFieldOf = (headers: Headers): string | undefined =>
   String(headers['content-type'] ?? '').startsWith('application/x-www-form-urlencoded') ? 'payload' : undefined
 
-/**
- * Null if the body is not one that this host sends. `owner`: the owner of the webhook. The body is empty afterwards.
- */
+/** Null if this host sends no such body. `owner`: the owner of the webhook. The body is empty afterwards. */
 export const readPush = async (
   { host }: Envelope,
   headers: Headers,

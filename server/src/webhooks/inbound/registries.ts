@@ -76,9 +76,7 @@ const shapes: readonly ((body: unknown) => Named[])[] = [
 const isPath = (path: string): boolean => /^[a-z0-9]([a-z0-9._/-]{0,254})$/.test(path)
 const isTag = (tag: string): boolean => /^\w[\w.-]{0,127}$/.test(tag)
 
-/**
- * Null if the body is not one that a registry sends; [] if it is about something else. The body is empty afterwards.
- */
+/** Null if no registry sends such a body; [] if it is about something else. The body is empty afterwards. */
 export const readImages = async (body: Buffer, owner: string): Promise<PushedImage[] | null> => {
   const parsed = await readDelivery(body, owner)
   if (typeof parsed !== 'object' || parsed === null) return null
