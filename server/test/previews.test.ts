@@ -245,7 +245,7 @@ test('an unavailable host closes nothing and is reported; a preview without push
   )
   await database.query(`select pg_notify('slipway_preview', '')`)
   const expired = await became(scene, 401, 'EXPIRED')
-  assert.match(expired.reason, /so long/)
+  assert.match(expired.reason, /no push within/)
   assert.equal((await call('GET', `/environment/${id}`)).status, 404)
   source.branches.set('long', newCommit())
   await look()
