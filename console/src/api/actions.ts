@@ -1,5 +1,5 @@
 /** The actions on services and environments. Each can be planned first: then nothing happens. */
-import { answerOf, client, Problem, type Schemas } from './client.ts'
+import { answerOf, client, Problem, pathLike, type Schemas } from './client.ts'
 import type { Kind } from './queries.ts'
 
 export type Plan = Schemas['DeploymentPlan']
@@ -49,7 +49,7 @@ const bodyOfSeveral = (verb: Verb, members: readonly Member[]): object => {
 const send = (action: Action, dryRun: boolean) => {
   const { verb, target } = action
   if (target.several !== undefined) {
-    const path = `/environment/{environmentId}/service/${verb}` as '/environment/{environmentId}/service/deploy'
+    const path = pathLike('/environment/{environmentId}/service/deploy', 'deploy', verb)
     const body = bodyOfSeveral(verb, target.several)
     const query = dryRun ? { dry_run: true } : {}
     return client.POST(path, { params: { path: { environmentId: target.environmentId }, query }, body } as never)
@@ -57,10 +57,10 @@ const send = (action: Action, dryRun: boolean) => {
   const noun = target.kind ?? 'environment'
   const init = { params: { path: { environmentId: target.id }, query: dryRun ? { dry_run: true } : {} } }
   if (verb === 'delete') {
-    const path = `/${noun}/{environmentId}` as '/environment/{environmentId}'
+    const path = pathLike('/environment/{environmentId}', 'environment', noun)
     return client.DELETE(path, init as never)
   }
-  const path = `/${noun}/{environmentId}/${verb}` as '/environment/{environmentId}/deploy'
+  const path = pathLike(pathLike('/environment/{environmentId}/deploy', 'environment', noun), 'deploy', verb)
   const body = bodyOf(action)
   return client.POST(path, { ...init, ...(body === undefined ? {} : { body }) } as never)
 }

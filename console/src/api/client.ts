@@ -6,6 +6,7 @@ import createClient from 'openapi-fetch'
 import type { components, paths } from './schema.d.ts'
 import { forgetKey, keyHeader, readKey } from './session-key.ts'
 
+export type { paths }
 export type Schemas = components['schemas']
 
 export interface FieldProblem {
@@ -67,3 +68,14 @@ export const answerOf = async <T>(asked: Promise<Answered<T>>): Promise<T> => {
   if (response.status === 401) forgetKey()
   throw new Problem(response.status, (error ?? {}) as object)
 }
+
+/** The same for a list. */
+export const resultsOf = async <Row>(asked: Promise<Answered<{ results: Row[] }>>): Promise<Row[]> =>
+  (await answerOf(asked)).results
+
+/** The ids that the path of a request names. */
+export const inPath = <Ids extends Record<string, string>>(path: Ids) => ({ params: { path } })
+
+/** Some paths differ only in one word, such as the kind of a service: the types of one of them are used for all. */
+export const pathLike = <Path extends keyof paths>(path: Path, word: string, instead: string): Path =>
+  path.replace(word, instead) as Path

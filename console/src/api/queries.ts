@@ -5,7 +5,7 @@
  */
 import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import { answerOf, client, Problem, type Schemas } from './client.ts'
+import { answerOf, client, inPath, Problem, pathLike, type paths, resultsOf, type Schemas } from './client.ts'
 import { readDeploymentLines } from './deployment-log.ts'
 import { readSession } from './session.ts'
 
@@ -18,6 +18,10 @@ export const queryClient = new QueryClient({
     },
   },
 })
+
+/** Reads again the queries with these keys, or with a name alone: those in sight now, others when they are shown. */
+export const refresh = (...keys: (string | readonly unknown[])[]): Promise<unknown> =>
+  Promise.all(keys.map((key) => queryClient.invalidateQueries({ queryKey: typeof key === 'string' ? [key] : key })))
 
 export const kinds = ['application', 'container', 'database', 'job', 'helm', 'terraform', 'argocdApp'] as const
 export type Kind = (typeof kinds)[number]
@@ -63,19 +67,26 @@ const versionOf = (raw: Record<string, unknown>): string | null => {
   return null
 }
 
-const toService = (raw: Record<string, unknown>): Service => ({
-  id: String(raw.id),
-  name: String(raw.name),
-  kind: kindOf(raw.service_type),
-  description: (raw.description as string | null) ?? null,
-  icon_uri: String(raw.icon_uri ?? ''),
-  environmentId: (raw.environment as { id: string } | undefined)?.id ?? '',
-  updated_at: (raw.updated_at as string | undefined) ?? null,
-  version: versionOf(raw),
-  min_running_instances: (raw.min_running_instances as number | undefined) ?? null,
-  max_running_instances: (raw.max_running_instances as number | undefined) ?? null,
-  raw,
-})
+const toService = (record: object): Service => {
+  const raw = record as Record<string, unknown>
+  return {
+    id: String(raw.id),
+    name: String(raw.name),
+    kind: kindOf(raw.service_type),
+    description: (raw.description as string | null) ?? null,
+    icon_uri: String(raw.icon_uri ?? ''),
+    environmentId: (raw.environment as { id: string } | undefined)?.id ?? '',
+    updated_at: (raw.updated_at as string | undefined) ?? null,
+    version: versionOf(raw),
+    min_running_instances: (raw.min_running_instances as number | undefined) ?? null,
+    max_running_instances: (raw.max_running_instances as number | undefined) ?? null,
+    raw,
+  }
+}
+
+/** Kinds differ only in the path, so the types of containers are used for all. */
+export const pathOf = <Path extends `/container/${string}` & keyof paths>(kind: Kind, path: Path): Path =>
+  pathLike(path, 'container', kind)
 
 export const session = () => queryOptions({ queryKey: ['session'], queryFn: readSession, staleTime: 60_000 })
 
@@ -90,22 +101,20 @@ export const version = () =>
 export const organizations = () =>
   queryOptions({
     queryKey: ['organizations'],
-    queryFn: async () => (await answerOf(client.GET('/organization'))).results,
+    queryFn: () => resultsOf(client.GET('/organization')),
     staleTime: 30_000,
   })
 
 export const projects = (organizationId: string) =>
   queryOptions({
     queryKey: ['projects', organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/project', { params: { path: { organizationId } } })))
-        .results,
+    queryFn: () => resultsOf(client.GET('/organization/{organizationId}/project', inPath({ organizationId }))),
   })
 
 export const project = (projectId: string) =>
   queryOptions({
     queryKey: ['project', projectId],
-    queryFn: () => answerOf(client.GET('/project/{projectId}', { params: { path: { projectId } } })),
+    queryFn: () => answerOf(client.GET('/project/{projectId}', inPath({ projectId }))),
     staleTime: 30_000,
   })
 
@@ -113,24 +122,19 @@ export const project = (projectId: string) =>
 export const deploymentRules = (projectId: string) =>
   queryOptions({
     queryKey: ['deployment rules', projectId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/project/{projectId}/deploymentRule', { params: { path: { projectId } } }))).results,
+    queryFn: () => resultsOf(client.GET('/project/{projectId}/deploymentRule', inPath({ projectId }))),
   })
 
 export const clusters = (organizationId: string) =>
   queryOptions({
     queryKey: ['clusters', organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/cluster', { params: { path: { organizationId } } })))
-        .results,
+    queryFn: () => resultsOf(client.GET('/organization/{organizationId}/cluster', inPath({ organizationId }))),
   })
 
 export const environmentsOf = (projectId: string) =>
   queryOptions({
     queryKey: ['environments', projectId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/project/{projectId}/environment/overview', { params: { path: { projectId } } })))
-        .results,
+    queryFn: () => resultsOf(client.GET('/project/{projectId}/environment/overview', inPath({ projectId }))),
   })
 
 /** Starts to read the data of the overview while the code of the page is still loading. */
@@ -149,19 +153,14 @@ export const beginOverview = (organizationId: string): void => {
 export const environmentsOfOrganization = (organizationId: string) =>
   queryOptions({
     queryKey: ['organization environments', organizationId],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/organization/{organizationId}/environments', { params: { path: { organizationId } } }),
-        )
-      ).results,
+    queryFn: () => resultsOf(client.GET('/organization/{organizationId}/environments', inPath({ organizationId }))),
     staleTime: 15_000,
   })
 
 export const environment = (environmentId: string) =>
   queryOptions({
     queryKey: ['environment', environmentId],
-    queryFn: () => answerOf(client.GET('/environment/{environmentId}', { params: { path: { environmentId } } })),
+    queryFn: () => answerOf(client.GET('/environment/{environmentId}', inPath({ environmentId }))),
     staleTime: 30_000,
   })
 
@@ -169,48 +168,38 @@ export const services = (environmentId: string) =>
   queryOptions({
     queryKey: ['services', environmentId],
     queryFn: async () => {
-      const { results } = await answerOf(
-        client.GET('/environment/{environmentId}/services', { params: { path: { environmentId } } }),
-      )
-      return results.map((each) => toService(each as unknown as Record<string, unknown>))
+      const { results } = await answerOf(client.GET('/environment/{environmentId}/services', inPath({ environmentId })))
+      return results.map(toService)
     },
   })
-
-const containerPath = (kind: Kind) => `/${kind}/{containerId}` as '/container/{containerId}'
 
 export const service = (kind: Kind, id: string) =>
   queryOptions({
     queryKey: ['service', id],
     queryFn: async () =>
-      toService(
-        (await answerOf(
-          client.GET(containerPath(kind), { params: { path: { containerId: id } } }),
-        )) as unknown as Record<string, unknown>,
-      ),
+      toService(await answerOf(client.GET(pathOf(kind, '/container/{containerId}'), inPath({ containerId: id })))),
   })
 
 export const links = (environmentId: string) =>
   queryOptions({
     queryKey: ['links', environmentId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/environment/{environmentId}/link', { params: { path: { environmentId } } })))
-        .results,
+    queryFn: () => resultsOf(client.GET('/environment/{environmentId}/link', inPath({ environmentId }))),
   })
 
 /** The number of a deployment in its environment, which its id has after that of the environment. */
 export const numberOf = (executionId: string): string => executionId.slice(37).split('-')[0] ?? ''
 
+export type Execution = Schemas['DeploymentHistoryEnvironmentV2']
+
 export const history = (environmentId: string, pageSize = 30) =>
   queryOptions({
     queryKey: ['history', environmentId, pageSize],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/environment/{environmentId}/deploymentHistoryV2', {
-            params: { path: { environmentId }, query: { pageSize } },
-          }),
-        )
-      ).results,
+    queryFn: () =>
+      resultsOf(
+        client.GET('/environment/{environmentId}/deploymentHistoryV2', {
+          params: { path: { environmentId }, query: { pageSize } },
+        }),
+      ),
   })
 
 /** The lines of a log that are shown beside a failure: the rest is one click away. */
@@ -241,9 +230,8 @@ export const serviceHistory = (kind: Kind, id: string, environmentId: string) =>
   queryOptions({
     queryKey: ['history', environmentId, 'service', id],
     queryFn: async () => {
-      const path = `${containerPath(kind)}/deploymentHistoryV2` as '/container/{containerId}/deploymentHistoryV2'
-      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
-        .results
+      const path = pathOf(kind, '/container/{containerId}/deploymentHistoryV2')
+      return resultsOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } }))
     },
   })
 
@@ -254,43 +242,19 @@ export const releases = (kind: Kind, id: string, environmentId: string) =>
   queryOptions({
     queryKey: ['history', environmentId, 'releases', id],
     queryFn: async () => {
-      const path = `${containerPath(kind)}/release` as '/container/{containerId}/release'
-      return (await answerOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } })))
-        .results
+      const path = pathOf(kind, '/container/{containerId}/release')
+      return resultsOf(client.GET(path, { params: { path: { containerId: id }, query: { pageSize: 30 } } }))
     },
   })
 
 export type LiveStatuses = Schemas['EnvironmentStatusesWithStages']
-export interface ServiceStatus {
-  id: string
-  state: string
-  running_state: string
-  service_deployment_status: string
-  last_deployment_date?: string
-  execution_id?: string
-  error?: { code: string; message: string }
-  restarts?: { restart_count: number; exit_code: number; oom_killed: boolean; last_exit_at: string; message: string }
-  scaling?: { running_instances: number; minimum: number; maximum: number; asleep: boolean; message?: string }
-  steps?: {
-    total_duration_sec: number | null
-    details: { step_name?: string; status?: string; duration_sec?: number | null }[]
-  }
-}
+export type ServiceStatus = Schemas['Status']
+type LiveStage = LiveStatuses['stages'][number]
 
-const listsOf = (stage: object): ServiceStatus[] =>
-  Object.values(stage).flatMap((value) => (Array.isArray(value) ? (value as ServiceStatus[]) : []))
+const listsOf = ({ stage: _, ...lists }: LiveStage): ServiceStatus[] => Object.values(lists).flat()
 
-interface LiveStage {
-  id: string
-  name: string
-  statuses: ServiceStatus[]
-}
-
-export const stagesOf = (live: LiveStatuses): LiveStage[] =>
-  live.stages.map((each) => {
-    const { stage } = each as unknown as { stage: { id: string; name: string } }
-    return { id: stage.id, name: stage.name, statuses: listsOf(each) }
-  })
+export const stagesOf = ({ stages }: LiveStatuses): { id: string; name: string; statuses: ServiceStatus[] }[] =>
+  stages.map((each) => ({ id: each.stage.id, name: each.stage.name, statuses: listsOf(each) }))
 
 export const statusesIn = (live: LiveStatuses): Map<string, ServiceStatus> =>
   new Map(live.stages.flatMap((stage) => listsOf(stage).map((status) => [status.id, status])))
@@ -299,8 +263,7 @@ export const statusesIn = (live: LiveStatuses): Map<string, ServiceStatus> =>
 export const live = (environmentId: string) =>
   queryOptions({
     queryKey: ['live', environmentId],
-    queryFn: () =>
-      answerOf(client.GET('/environment/{environmentId}/statusesWithStages', { params: { path: { environmentId } } })),
+    queryFn: () => answerOf(client.GET('/environment/{environmentId}/statusesWithStages', inPath({ environmentId }))),
     staleTime: Number.POSITIVE_INFINITY,
   })
 
@@ -312,12 +275,8 @@ export const useLiveEnvironment = (environmentId: string | null): LiveStatuses |
 export const activeDeployments = (organizationId: string) =>
   queryOptions({
     queryKey: ['active deployments', organizationId],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/organization/{organizationId}/activeDeployments', { params: { path: { organizationId } } }),
-        )
-      ).results,
+    queryFn: () =>
+      resultsOf(client.GET('/organization/{organizationId}/activeDeployments', inPath({ organizationId }))),
     staleTime: Number.POSITIVE_INFINITY,
   })
 

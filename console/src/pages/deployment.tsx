@@ -12,14 +12,12 @@ import { isBusy, StateMark, wordOf } from '../ui/state.tsx'
 import { durationOf, Time } from '../ui/time.tsx'
 import { verbs } from './environment/execution.ts'
 
-type Row = NonNullable<Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>>[number]
-
 const Stages = ({
   row,
   statuses,
   chosen,
 }: {
-  row: Row
+  row: read.Execution
   statuses: ReadonlyMap<string, read.ServiceStatus>
   chosen: string | undefined
 }) => {
@@ -36,16 +34,7 @@ const Stages = ({
               <span className="push dim small nowrap">{durationOf(duration)}</span>
             </div>
             <StateMark state={status} />
-            {services.map((each) => {
-              const {
-                identifier,
-                status: state,
-                total_duration: took,
-              } = each as unknown as {
-                identifier: { service_id: string; name: string }
-                status: string
-                total_duration: string
-              }
+            {services.map(({ identifier, status: state, total_duration: took }) => {
               const isChosen = chosen === identifier.service_id
               const steps = statuses.get(identifier.service_id)?.steps?.details ?? []
               return (
@@ -90,9 +79,13 @@ const problemsOf = (statuses: Iterable<read.ServiceStatus>, executionId: string)
  * True if the failed service had been deployed before, has not been stopped since, and runs. Only for the newest
  * deployment, with which `rows` begin.
  */
-const stillServes = (rows: readonly Row[], row: Row, statuses: ReadonlyMap<string, read.ServiceStatus>): boolean => {
+const stillServes = (
+  rows: readonly read.Execution[],
+  row: read.Execution,
+  statuses: ReadonlyMap<string, read.ServiceStatus>,
+): boolean => {
   if (rows[0] !== row) return false
-  const servicesOf = ({ stages }: Row) => stages.flatMap(({ services }) => services)
+  const servicesOf = ({ stages }: read.Execution) => stages.flatMap(({ services }) => services)
   const failed = servicesOf(row).filter(({ status }) => status.endsWith('ERROR'))
   return (
     failed.length > 0 &&

@@ -1,6 +1,6 @@
 /** All projects of an organization with the live state of their environments. */
 import { Button, Modal, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { answerOf, client } from '../api/client.ts'
@@ -113,7 +113,6 @@ const ProjectSection = ({ id, name, search }: SectionProps) => {
 
 const NewProject = ({ organizationId, onClose }: { organizationId: string; onClose(): void }) => {
   const [name, setName] = useState('')
-  const queries = useQueryClient()
   const navigate = useNavigate()
   const making = useMutation({
     mutationFn: () =>
@@ -121,7 +120,7 @@ const NewProject = ({ organizationId, onClose }: { organizationId: string; onClo
         client.POST('/organization/{organizationId}/project', { params: { path: { organizationId } }, body: { name } }),
       ),
     async onSuccess({ id }) {
-      await queries.invalidateQueries({ queryKey: ['projects'] })
+      await read.refresh('projects')
       onClose()
       await navigate({ to: '/p/$projectId/$section', params: { projectId: id, section: 'environments' } })
     },

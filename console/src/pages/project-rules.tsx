@@ -1,18 +1,20 @@
 /**
  * The deployment rules of a project: the settings that a new environment gets, chosen by name, in the order of the rules.
  */
-import { ActionIcon, Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { ActionIcon } from '@mantine/core'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { NewButton, Remove } from '../ui/dialog.tsx'
 import { asSent, asShown, hourFields, hoursOf, usualHours } from '../ui/hours.ts'
 import { Icon } from '../ui/icons.tsx'
 import { Empty } from '../ui/notices.tsx'
 import { useMay } from '../ui/place.ts'
-import { type FieldSpec, type Option, RecordForm } from '../ui/record-form.tsx'
+import { type FieldSpec, namesOf, type Option, optionsOf, RecordForm } from '../ui/record-form.tsx'
 import { type Column, Rows } from '../ui/rows.tsx'
+import { SmallButton } from '../ui/small-button.ts'
 import { tell, tellProblem } from '../ui/toasts.tsx'
 import { modeWords } from './overview.tsx'
 
@@ -33,7 +35,7 @@ const fieldsOf = (clusters: readonly Option[]): readonly FieldSpec[] => [
     at: '/mode',
     label: 'Mode',
     kind: 'choice',
-    options: Object.entries(modeWords).map(([value, label]) => ({ value, label })),
+    options: optionsOf(modeWords),
     isRequired: true,
     initial: 'DEVELOPMENT',
   },
@@ -83,7 +85,6 @@ const Editor = ({ projectId, clusters, rule, onClose }: EditorProps) => (
 )
 
 const useOrder = (projectId: string) => {
-  const queries = useQueryClient()
   return useMutation({
     mutationFn: (ids: string[]) =>
       answerOf(
@@ -92,7 +93,7 @@ const useOrder = (projectId: string) => {
           body: { project_deployment_rule_ids_in_order: ids },
         }),
       ),
-    onSettled: () => queries.invalidateQueries({ queryKey: ['deployment rules', projectId] }),
+    onSettled: () => read.refresh(['deployment rules', projectId]),
     onError: tellProblem,
   })
 }
@@ -140,14 +141,14 @@ const columnsOf = (clusters: readonly Option[]): readonly Column<Rule>[] => [
     show: ({ wildcard }) =>
       wildcard === '' ? <span className="dim">none: it has no pattern</span> : <code className="wrap">{wildcard}</code>,
   },
-  { title: 'Mode', isTight: true, isOptional: true, show: ({ mode }) => modeWords[mode] ?? mode },
+  { title: 'Mode', look: 'tight optional', show: ({ mode }) => modeWords[mode] ?? mode },
   {
     title: 'Cluster',
-    isOptional: true,
+    look: 'optional',
     show: ({ cluster_id: id }) =>
       clusters.find(({ value }) => value === id)?.label ?? <span className="dim">gone: the default one is used</span>,
   },
-  { title: 'Runs', isOptional: true, show: (rule) => hoursOf(rule) },
+  { title: 'Runs', look: 'optional', show: (rule) => hoursOf(rule) },
 ]
 
 export const ProjectRules = ({ projectId, organizationId }: { projectId: string; organizationId: string }) => {
@@ -156,24 +157,19 @@ export const ProjectRules = ({ projectId, organizationId }: { projectId: string;
   const { data: clusters = [] } = useQuery(read.clusters(organizationId))
   const [opened, open] = useState<Rule | 'new' | null>(null)
   const order = useOrder(projectId)
-  const options = clusters.map(({ id, name }) => ({ value: id, label: name }))
+  const options = namesOf(clusters)
   const make = may('write') ? <NewButton onClick={() => open('new')}>New deployment rule</NewButton> : null
   const actions: Column<Rule> = {
     title: 'Actions',
-    isTight: true,
+    look: 'tight',
     show: (rule) => (
       <span className="row wraps">
         {may('write') ? (
           <>
             <Moves rules={rules.data!} at={rules.data!.indexOf(rule)} move={(ids) => order.mutate(ids)} />
-            <Button
-              size="compact-sm"
-              variant="default"
-              aria-label={`Edit ${rule.name}`.slice(0, 200)}
-              onClick={() => open(rule)}
-            >
+            <SmallButton aria-label={`Edit ${rule.name}`.slice(0, 200)} onClick={() => open(rule)}>
               Edit
-            </Button>
+            </SmallButton>
           </>
         ) : null}
         {may('delete') ? (
@@ -184,9 +180,10 @@ export const ProjectRules = ({ projectId, organizationId }: { projectId: string;
             consequence="Environments that exist keep what it gave them."
             act={() =>
               answerOf(
-                client.DELETE('/project/{projectId}/deploymentRule/{deploymentRuleId}', {
-                  params: { path: { projectId, deploymentRuleId: rule.id } },
-                }),
+                client.DELETE(
+                  '/project/{projectId}/deploymentRule/{deploymentRuleId}',
+                  inPath({ projectId, deploymentRuleId: rule.id }),
+                ),
               )
             }
           />

@@ -2,17 +2,17 @@
 
 import { forms } from 'virtual:forms'
 import { Button } from '@mantine/core'
-import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client, Problem, type Schemas } from '../api/client.ts'
+import { answerOf, client, inPath, Problem, type Schemas } from '../api/client.ts'
 import * as read from '../api/queries.ts'
 import { Remove } from '../ui/dialog.tsx'
 import { SchemaForm } from '../ui/form.tsx'
 import { Icon } from '../ui/icons.tsx'
 import { Answer, Empty, Failure } from '../ui/notices.tsx'
 import { useMay, usePlace } from '../ui/place.ts'
-import { RecordForm } from '../ui/record-form.tsx'
+import { namesOf, optionsOf, RecordForm } from '../ui/record-form.tsx'
 import { Tabs } from '../ui/tabs.tsx'
 import { Variables } from '../ui/variables.tsx'
 import { EnvironmentTile, modeWords } from './overview.tsx'
@@ -29,17 +29,13 @@ const byRule = 'As the deployment rules say'
 
 const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): void }) => {
   const { organizationId = '' } = usePlace()
-  const queries = useQueryClient()
   const navigate = useNavigate()
   const rules = useQuery(read.deploymentRules(projectId))
   const clusters = useQuery({ ...read.clusters(organizationId), enabled: organizationId !== '' })
   if (rules.isPending || clusters.isPending) return null
   const hasRules = (rules.data ?? []).length > 0
   const all = clusters.data ?? []
-  const options = [
-    ...(hasRules ? [{ value: '', label: byRule }] : []),
-    ...Object.entries(modeWords).map(([value, label]) => ({ value, label })),
-  ]
+  const options = [...(hasRules ? [{ value: '', label: byRule }] : []), ...optionsOf(modeWords)]
   const usual = all.find(({ is_default: isDefault }) => isDefault) ?? all[0]
   return (
     <RecordForm
@@ -54,10 +50,7 @@ const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): 
           at: '/cluster_id',
           label: 'Cluster',
           kind: 'choice',
-          options: [
-            ...(hasRules ? [{ value: '', label: byRule }] : []),
-            ...all.map(({ id, name }) => ({ value: id, label: name })),
-          ],
+          options: [...(hasRules ? [{ value: '', label: byRule }] : []), ...namesOf(all)],
           initial: hasRules ? '' : usual?.id,
         },
       ]}
@@ -65,7 +58,7 @@ const NewEnvironment = ({ projectId, onClose }: { projectId: string; onClose(): 
         const { id } = await answerOf(
           client.POST('/project/{projectId}/environment', { params: { path: { projectId } }, body: body as never }),
         )
-        await queries.invalidateQueries({ queryKey: ['environments', projectId] })
+        await read.refresh(['environments', projectId])
         await navigate({ to: '/e/$environmentId/$section', params: { environmentId: id, section: 'services' } })
       }}
     />
@@ -121,7 +114,7 @@ const DeleteProject = ({ project }: { project: Found }) => {
           changed={['projects', 'organization environments']}
           consequence="Its environments, their settings, variables and history are deleted. It must not have services that are deployed."
           act={async () => {
-            await answerOf(client.DELETE('/project/{projectId}', { params: { path: { projectId: project.id } } }))
+            await answerOf(client.DELETE('/project/{projectId}', inPath({ projectId: project.id })))
             await navigate({ to: '/o/$organizationId', params: { organizationId: project.organization.id } })
           }}
         />
@@ -133,7 +126,6 @@ const DeleteProject = ({ project }: { project: Found }) => {
 const Settings = ({ project }: { project: Found }) => {
   const { id: projectId } = project
   const may = useMay()
-  const queries = useQueryClient()
   const form = (
     <SchemaForm
       schema={forms.project!}
@@ -145,7 +137,7 @@ const Settings = ({ project }: { project: Found }) => {
         await answerOf(
           client.PUT('/project/{projectId}', { params: { path: { projectId } }, body: changes as { name: string } }),
         )
-        await Promise.all(['project', 'projects'].map((name) => queries.invalidateQueries({ queryKey: [name] })))
+        await read.refresh('project', 'projects')
       }}
     />
   )

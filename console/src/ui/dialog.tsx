@@ -1,9 +1,12 @@
 /** Dialogs that make, change or remove something, and texts that are shown once. */
+
 import { Button, Modal, TextInput } from '@mantine/core'
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useMutation } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
 import { toProblem } from '../api/client.ts'
+import { refresh } from '../api/queries.ts'
 import { Icon } from './icons.tsx'
+import { SmallButton } from './small-button.ts'
 import { submitting } from './submitting.ts'
 
 interface DialogProps {
@@ -74,10 +77,9 @@ export const FormDialog = ({
   size,
   children,
 }: DialogProps) => {
-  const queries = useQueryClient()
   const acting = useMutation({
     mutationFn: act,
-    onSuccess: () => Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] }))),
+    onSuccess: () => refresh(...changed),
   })
   const submit = submitting(() => {
     if (isReady) acting.mutate()
@@ -161,14 +163,9 @@ export const Remove = ({ name, what, consequence, changed, asksName = false, act
   const [typed, setTyped] = useState('')
   return (
     <>
-      <Button
-        size="compact-sm"
-        variant="default"
-        aria-label={`${what} ${name}`.slice(0, 200)}
-        onClick={() => setAsked(true)}
-      >
+      <SmallButton aria-label={`${what} ${name}`.slice(0, 200)} onClick={() => setAsked(true)}>
         {what}
-      </Button>
+      </SmallButton>
       {isAsked ? (
         <FormDialog
           title={`${what} ${name}`}

@@ -1,11 +1,14 @@
 /** One field of a form, made from its schema; members of an object or a list have their own fields. */
-import { ActionIcon, Button, NumberInput, Select, Switch, Textarea, TextInput } from '@mantine/core'
+
+import { ActionIcon, NumberInput, Select, Switch, Textarea, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
-import { answerOf, client, type FieldProblem } from '../api/client.ts'
+import { client, type FieldProblem, inPath, pathLike, resultsOf } from '../api/client.ts'
 import { Icon } from './icons.tsx'
 import { usePlace } from './place.ts'
+import { namesOf } from './record-form.tsx'
 import { controlOf, coreOf, effectOf, isNullable, isRefused, type Schema, titleOf, wordOfValue } from './schema.ts'
+import { SmallButton } from './small-button.ts'
 
 type Value = Record<string, unknown>
 
@@ -144,14 +147,9 @@ const Rows = ({ name, pointer, schema, value, problems, isReadOnly, onChange }: 
         ))}
         {isReadOnly ? null : (
           <div>
-            <Button
-              size="compact-sm"
-              variant="default"
-              leftSection={<Icon name="plus" size={13} />}
-              onClick={() => onChange([...rows, fresh])}
-            >
+            <SmallButton leftSection={<Icon name="plus" size={13} />} onClick={() => onChange([...rows, fresh])}>
               Add
-            </Button>
+            </SmallButton>
           </div>
         )}
         {problemAt(problems, pointer, false) === undefined ? null : (
@@ -276,14 +274,14 @@ const Reference = (props: FieldProps) => {
   const { data = [] } = useQuery({
     queryKey: [path, organizationId],
     queryFn: async () => {
-      const address = `/organization/{organizationId}/${path}` as '/organization/{organizationId}/containerRegistry'
-      const asked = client.GET(address, { params: { path: { organizationId: organizationId! } } })
-      return (await answerOf(asked)).results
+      const address = pathLike('/organization/{organizationId}/containerRegistry', 'containerRegistry', path)
+      const asked = client.GET(address, inPath({ organizationId: organizationId! }))
+      return resultsOf(asked)
     },
     enabled: organizationId !== undefined,
   })
   const value = typeof props.value === 'string' && props.value !== '' ? props.value : null
-  const known = data.map(({ id, name }) => ({ value: id, label: name }))
+  const known = namesOf(data)
   const isKnown = value === null || known.some((each) => each.value === value)
   return (
     <Select

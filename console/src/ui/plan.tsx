@@ -210,7 +210,7 @@ export const PlanDialog = ({ action, onClose, onDone }: { action: Action; onClos
         action.verb === 'delete' ? undefined : link,
         undoOf(action, plan.data, queries),
       )
-      void queries.invalidateQueries({ queryKey: read.live(target.environmentId).queryKey })
+      void read.refresh(read.live(target.environmentId).queryKey)
       onClose()
       onDone?.()
     },

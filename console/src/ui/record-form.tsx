@@ -2,18 +2,29 @@
  * A dialog that makes or changes a record with the listed fields. Errors of the API are shown at the fields they name.
  * A change sends only the edited fields: secrets that are left empty do not change.
  */
+
 import { ActionIcon, Button, Checkbox, NumberInput, PasswordInput, Select, Textarea, TextInput } from '@mantine/core'
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useMutation } from '@tanstack/react-query'
 import { type ReactNode, useState } from 'react'
 import { toProblem } from '../api/client.ts'
+import { refresh } from '../api/queries.ts'
 import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { Icon } from './icons.tsx'
+import { SmallButton } from './small-button.ts'
 import { submitting } from './submitting.ts'
 
 export interface Option {
   value: string
   label: string
 }
+
+/** Options from a table of words. */
+export const optionsOf = (words: Readonly<Record<string, string>>): Option[] =>
+  Object.entries(words).map(([value, label]) => ({ value, label }))
+
+/** Options from records. */
+export const namesOf = (records: readonly { id: string; name: string }[] = []): Option[] =>
+  records.map(({ id, name }) => ({ value: id, label: name }))
 
 export type Values = Readonly<Record<string, unknown>>
 
@@ -95,9 +106,7 @@ const Pairs = ({ field, value, error, onChange }: ControlProps) => {
         </div>
       ))}
       <div>
-        <Button size="compact-sm" variant="default" onClick={() => onChange([...pairs, { key: '', value: '' }])}>
-          Add a pair
-        </Button>
+        <SmallButton onClick={() => onChange([...pairs, { key: '', value: '' }])}>Add a pair</SmallButton>
       </div>
       {error === undefined ? null : <p className="state bad">{error}</p>}
     </fieldset>
@@ -219,7 +228,6 @@ interface Props {
 }
 
 export const RecordForm = ({ title, button, fields, record, changed, children, save, onClose }: Props) => {
-  const queries = useQueryClient()
   const isNew = record === undefined
   const before = Object.fromEntries(
     fields.map((field) => [field.at, isNew ? field.initial : isSecret(field) ? '' : valueAt(record, field.at)]),
@@ -238,7 +246,7 @@ export const RecordForm = ({ title, button, fields, record, changed, children, s
   const saving = useMutation({
     mutationFn: () => save(bodyOf(sent)),
     async onSuccess() {
-      await Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] })))
+      await refresh(...changed)
       onClose()
     },
   })

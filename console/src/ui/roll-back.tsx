@@ -1,10 +1,11 @@
 /** The rollback of a failure, in the notice about it: only if the server offers one. */
-import { Button } from '@mantine/core'
+
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Action, isNothingToDo, type Plan, planOf } from '../api/actions.ts'
 import { useMay } from './place.ts'
 import { PlanDialog } from './plan.tsx'
+import { SmallButton } from './small-button.ts'
 
 const idle = new Set(['UNTOUCHED', 'SKIPPED', 'REFUSED'])
 
@@ -43,9 +44,9 @@ export const RollBack = ({ target, executionId }: Props) => {
   const version = versionIn(plan)
   return (
     <>
-      <Button size="compact-sm" variant="default" maw="100%" mt={8} onClick={() => ask(true)}>
+      <SmallButton maw="100%" mt={8} onClick={() => ask(true)}>
         {version === undefined ? 'Roll back' : `Roll back to ${version}`}
-      </Button>
+      </SmallButton>
       {isAsked ? <PlanDialog action={action} onClose={() => ask(false)} /> : null}
     </>
   )

@@ -5,19 +5,10 @@ import { Scroll } from './scroll.tsx'
 
 export interface Column<Row> {
   title: string
-  isTight?: boolean
-  /** Left out on a phone. */
-  isOptional?: boolean
+  /** `optional`: left out on a phone. */
+  look?: 'tight' | 'optional' | 'tight optional'
   show(row: Row): ReactNode
 }
-
-const classOf = ({
-  isTight,
-  isOptional,
-}: {
-  isTight?: boolean | undefined
-  isOptional?: boolean | undefined
-}): string => `${isTight === true ? 'tight' : ''} ${isOptional === true ? 'optional' : ''}`
 
 interface TableProps {
   label: string
@@ -62,12 +53,12 @@ export function Rows<Row extends { id: string }>({
         rows.length === 0 ? (
           empty
         ) : (
-          <Scroll label={label ?? 'List'} isCard>
+          <Scroll label={label} isCard>
             <table className="list" aria-label={label}>
               <thead>
                 <tr>
                   {columns.map((column) => (
-                    <th key={column.title} className={classOf(column)}>
+                    <th key={column.title} className={column.look}>
                       {column.title === 'Actions' ? <span className="hidden-text">Actions</span> : column.title}
                     </th>
                   ))}
@@ -77,7 +68,7 @@ export function Rows<Row extends { id: string }>({
                 {rows.map((row) => (
                   <tr key={row.id}>
                     {columns.map((column) => (
-                      <td key={column.title} className={`${classOf(column)} wrap`}>
+                      <td key={column.title} className={`${column.look ?? ''} wrap`}>
                         {column.show(row)}
                       </td>
                     ))}

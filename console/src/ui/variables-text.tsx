@@ -2,11 +2,13 @@
  * Variables as the text of a `.env` file: many are changed at once, or pasted and imported. The changes are listed
  * below the text before they are made. The text is read by the rules of the server.
  */
+
 import { Button, Checkbox, Textarea } from '@mantine/core'
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useMutation } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
 import { parseDotenv } from '../../../server/src/variables/dotenv.ts'
-import { answerOf, client, type Schemas } from '../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../api/client.ts'
+import { refresh } from '../api/queries.ts'
 import { DialogButtons, DialogFrame, ProblemNote } from './dialog.tsx'
 import { useMay } from './place.ts'
 import { submitting } from './submitting.ts'
@@ -133,8 +135,7 @@ const apply = async (
         body: { key, value, is_secret: isSecret, variable_scope: place.scope, variable_parent_id: place.parentId },
       }),
     )
-  for (const { id } of removed)
-    await answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: id } } }))
+  for (const { id } of removed) await answerOf(client.DELETE('/variable/{variableId}', inPath({ variableId: id })))
 }
 
 interface Props {
@@ -147,7 +148,6 @@ interface Props {
 }
 
 export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
-  const queries = useQueryClient()
   const tellReach = useTellReach(place)
   const mayDelete = useMay()('delete')
   const [text, setText] = useState(() => (isImport ? '' : printVariables(own.filter(isPlain))))
@@ -167,7 +167,7 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
       onClose()
     },
     // Changes before a failure are made: the preview then shows the rest.
-    onSettled: () => void queries.invalidateQueries({ queryKey: ['variables'] }),
+    onSettled: () => void refresh('variables'),
   })
   const submit = submitting(() => saving.mutate(difference!))
   return (

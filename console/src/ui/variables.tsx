@@ -2,10 +2,12 @@
  * The variables of a project, an environment or a service: the value that counts, where it comes from, and whether the
  * page may change it. Values of secrets are written and never read.
  */
+
 import { ActionIcon, Button, Checkbox, Menu, Modal, SegmentedControl, Textarea, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { memo, useDeferredValue, useMemo, useState } from 'react'
-import { answerOf, client, type Schemas, toProblem } from '../api/client.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas, toProblem } from '../api/client.ts'
+import { refresh } from '../api/queries.ts'
 import { DialogButtons } from './dialog.tsx'
 import { FilterField } from './filter-field.tsx'
 import { Icon } from './icons.tsx'
@@ -33,7 +35,7 @@ const useVariables = ({ scope, parentId }: Place) =>
     async queryFn() {
       const asked = client.GET('/variable', { params: { query: { parent_id: parentId, scope } as never } })
       // Sorted here, not where they are shown: for thousands this takes some milliseconds each time the page is opened.
-      return (await answerOf(asked)).results.toSorted(byName)
+      return (await resultsOf(asked)).toSorted(byName)
     },
   })
 
@@ -65,7 +67,6 @@ const originOf = ({
 const isOwn = ({ scope }: Variable, place: Place): boolean => scope === place.scope
 
 const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable | null; onClose(): void }) => {
-  const queries = useQueryClient()
   const tellReach = useTellReach(place)
   const [key, setKey] = useState(variable?.key ?? '')
   const [value, setValue] = useState(variable?.value ?? '')
@@ -81,7 +82,7 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
     },
     onSuccess() {
       tellReach(`${key} was saved.`)
-      void queries.invalidateQueries({ queryKey: ['variables'] })
+      void refresh('variables')
       onClose()
     },
   })
@@ -143,14 +144,12 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
 }
 
 const Remove = ({ place, variable, onClose }: { place: Place; variable: Variable; onClose(): void }) => {
-  const queries = useQueryClient()
   const tellReach = useTellReach(place)
   const removing = useMutation({
-    mutationFn: () =>
-      answerOf(client.DELETE('/variable/{variableId}', { params: { path: { variableId: variable.id } } })),
+    mutationFn: () => answerOf(client.DELETE('/variable/{variableId}', inPath({ variableId: variable.id }))),
     onSuccess() {
       tellReach(`${variable.key} was deleted.`)
-      void queries.invalidateQueries({ queryKey: ['variables'] })
+      void refresh('variables')
       onClose()
     },
     onError: tellProblem,

@@ -1,6 +1,6 @@
 /** The options that forms offer, from the organization. */
 import { useQuery } from '@tanstack/react-query'
-import { answerOf, client } from '../../api/client.ts'
+import { client, inPath, pathLike, resultsOf } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
 
 interface Named {
@@ -16,52 +16,25 @@ interface Choices {
   problem: string | undefined
 }
 
-const choicesOf = ({ data, error }: { data: readonly Named[] | undefined; error: Error | null }): Choices => ({
-  all: data ?? [],
-  isKnown: data !== undefined,
-  problem: data === undefined ? error?.message : undefined,
-})
-
-const usePath = (): { path: { organizationId: string }; isKnown: boolean } => {
+const useChoices = (name: string, path: string, options: { retry?: false } = {}): Choices => {
   const { organizationId = '' } = usePlace()
-  return { path: { organizationId }, isKnown: organizationId !== '' }
+  const { data, error } = useQuery({
+    queryKey: [name, organizationId],
+    queryFn: (): Promise<Named[]> => {
+      const list = pathLike('/organization/{organizationId}/containerRegistry', 'containerRegistry', path)
+      return resultsOf(client.GET(list, inPath({ organizationId })))
+    },
+    enabled: organizationId !== '',
+    ...options,
+  })
+  return { all: data ?? [], isKnown: data !== undefined, problem: data === undefined ? error?.message : undefined }
 }
 
-export const useGitTokens = (): readonly Named[] => {
-  const { path, isKnown } = usePath()
-  const tokens = useQuery({
-    queryKey: ['git tokens', path.organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/gitToken', { params: { path } }))).results as Named[],
-    enabled: isKnown,
-    retry: false,
-  })
-  return tokens.data ?? []
-}
+export const useGitTokens = (): readonly Named[] => useChoices('git tokens', 'gitToken', { retry: false }).all
 
-export const useRegistries = (): Choices => {
-  const { path, isKnown } = usePath()
-  const registries = useQuery({
-    queryKey: ['registries', path.organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/containerRegistry', { params: { path } })))
-        .results as Named[],
-    enabled: isKnown,
-  })
-  return choicesOf(registries)
-}
+export const useRegistries = (): Choices => useChoices('registries', 'containerRegistry')
 
-export const useHelmRepositories = (): Choices => {
-  const { path, isKnown } = usePath()
-  const repositories = useQuery({
-    queryKey: ['helm repositories', path.organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/helmRepository', { params: { path } })))
-        .results as Named[],
-    enabled: isKnown,
-  })
-  return choicesOf(repositories)
-}
+export const useHelmRepositories = (): Choices => useChoices('helm repositories', 'helmRepository')
 
 export const hostOf = (url: string | undefined): string => (url ?? '').replace(/^\w+:\/\//, '').replace(/\/.*$/, '')
 

@@ -1,9 +1,12 @@
 /** The form as code, in several languages: each can be copied. */
-import { Button, SegmentedControl } from '@mantine/core'
+
+import { SegmentedControl } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import * as read from '../../api/queries.ts'
 import { Icon } from '../../ui/icons.tsx'
+import { optionsOf } from '../../ui/record-form.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
 import type { Code, Names } from './code.ts'
 
@@ -39,18 +42,16 @@ const Shown = ({ text, way, setWay }: { text: string; way: keyof Code; setWay(wa
       <SegmentedControl
         aria-label="In which way"
         size="xs"
-        data={Object.entries(words).map(([value, label]) => ({ value, label }))}
+        data={optionsOf(words)}
         value={way}
         onChange={(value) => setWay(value as keyof Code)}
       />
-      <Button
-        size="compact-sm"
-        variant="default"
+      <SmallButton
         leftSection={<Icon name="copy" size={13} />}
         onClick={() => void navigator.clipboard?.writeText(text).then(() => tell('It was copied.'))}
       >
         Copy
-      </Button>
+      </SmallButton>
     </div>
     {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling element must be reachable by keyboard */}
     <pre className="code" tabIndex={0}>

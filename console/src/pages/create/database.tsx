@@ -1,7 +1,7 @@
 /** A database. */
 import { NumberInput, Select, Switch } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
-import { answerOf, client } from '../../api/client.ts'
+import { client, inPath, resultsOf } from '../../api/client.ts'
 import { databaseWord } from '../../api/queries.ts'
 import { Answer } from '../../ui/notices.tsx'
 import { type FormProps, NameField } from './fields.tsx'
@@ -9,12 +9,8 @@ import { type FormProps, NameField } from './fields.tsx'
 export const DatabaseForm = ({ body, change, problem, environmentId }: FormProps) => {
   const configurations = useQuery({
     queryKey: ['database versions', environmentId],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/environment/{environmentId}/databaseConfiguration', { params: { path: { environmentId } } }),
-        )
-      ).results,
+    queryFn: () =>
+      resultsOf(client.GET('/environment/{environmentId}/databaseConfiguration', inPath({ environmentId }))),
     staleTime: Number.POSITIVE_INFINITY,
   })
   const versionsOf = (type: unknown): string[] =>

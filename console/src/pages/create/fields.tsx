@@ -1,6 +1,8 @@
 /** Fields that several creation forms share. */
-import { Button, NumberInput, Switch, TextInput } from '@mantine/core'
+
+import { NumberInput, Switch, TextInput } from '@mantine/core'
 import type { ReactNode } from 'react'
+import { SmallButton } from '../../ui/small-button.ts'
 
 export type Body = Record<string, unknown>
 
@@ -77,15 +79,9 @@ interface LookProps {
 /** Reads a repository, and shows the result. */
 export const Look = ({ label, isDisabled, looking, children }: LookProps) => (
   <div className="row wraps">
-    <Button
-      variant="default"
-      size="compact-sm"
-      disabled={isDisabled}
-      loading={looking.isPending}
-      onClick={() => looking.mutate()}
-    >
+    <SmallButton disabled={isDisabled} loading={looking.isPending} onClick={() => looking.mutate()}>
       {label}
-    </Button>
+    </SmallButton>
     <span role="status" className="small wrap">
       {looking.error === null ? children : <span className="bad-text">{looking.error.message}</span>}
     </span>

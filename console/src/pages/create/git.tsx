@@ -1,10 +1,12 @@
 /**
  * A service from a git repository: its branches, Dockerfiles and ports are looked up as soon as there is an address.
  */
+
 import { Autocomplete, Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { useRef } from 'react'
 import { answerOf, client } from '../../api/client.ts'
+import { namesOf } from '../../ui/record-form.tsx'
 import { useGitTokens } from './choices.ts'
 import { type FormProps, Look, NameField, nameFrom, PortFields } from './fields.tsx'
 
@@ -63,7 +65,7 @@ export const GitFields = ({ git, put, problem, pointer, branches = [], onLeave }
             label="Git token"
             placeholder="None (public)"
             clearable
-            data={tokens.map(({ id, name }) => ({ value: id, label: name }))}
+            data={namesOf(tokens)}
             value={git.git_token_id ?? null}
             onChange={(id) => put({ git_token_id: id ?? undefined })}
             error={problem(`${pointer}/git_token_id`)}

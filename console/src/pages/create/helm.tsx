@@ -2,7 +2,7 @@
 import { Autocomplete, SegmentedControl, Select, Textarea } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { answerOf, client } from '../../api/client.ts'
+import { client, inPath, resultsOf } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
 import { useHelmRepositories } from './choices.ts'
 import { type FormProps, NameField, nameFrom } from './fields.tsx'
@@ -32,7 +32,7 @@ const ChartFields = ({ chart, put, problem }: ChartProps) => {
     queryFn: async () => {
       const path = { organizationId, helmRepositoryId: chart.repository! }
       const url = '/organization/{organizationId}/helmRepository/{helmRepositoryId}/charts'
-      return (await answerOf(client.GET(url, { params: { path } }))).results
+      return resultsOf(client.GET(url, inPath(path)))
     },
     enabled: organizationId !== '' && chart.repository !== undefined,
     retry: false,

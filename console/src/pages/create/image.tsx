@@ -1,10 +1,12 @@
 /** A service from an image of a registry. */
-import { Button, Select, TextInput } from '@mantine/core'
+
+import { Select, TextInput } from '@mantine/core'
 import { useMutation } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { answerOf, client } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
+import { SmallButton } from '../../ui/small-button.ts'
 import { hostOf, isDockerHub, useRegistries } from './choices.ts'
 import { type Body, type FormProps, NameField, nameFrom, PortFields } from './fields.tsx'
 
@@ -37,15 +39,13 @@ const Tags = ({ image, put }: Pick<ImageFieldsProps, 'image' | 'put'>) => {
   const tags = listing.data
   return (
     <div className="row wraps">
-      <Button
-        variant="default"
-        size="compact-sm"
+      <SmallButton
         disabled={!image.image_name || !image.registry_id}
         loading={listing.isPending}
         onClick={() => listing.mutate()}
       >
         List its tags
-      </Button>
+      </SmallButton>
       {tags === undefined ? null : tags.length === 0 ? (
         <span className="small dim">The registry lists none.</span>
       ) : (

@@ -1,10 +1,10 @@
 /** Creates a service, on one page, from every kind of source. */
 import { Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams } from '@tanstack/react-router'
 import { type FormEvent, type ReactNode, useState } from 'react'
 import { run } from '../../api/actions.ts'
-import { answerOf, client, type FieldProblem, Problem, toProblem } from '../../api/client.ts'
+import { answerOf, client, type FieldProblem, Problem, pathLike, toProblem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { addressOf } from '../../ui/crumbs.tsx'
 import { ProblemNote } from '../../ui/dialog.tsx'
@@ -80,14 +80,13 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
   const { kind, Part, beginning, toSend = (each) => each } = ways[source]
   const [body, setBody] = useState<Body>(beginning)
   const [problems, setProblems] = useState<readonly FieldProblem[]>([])
-  const queries = useQueryClient()
   const navigate = useNavigate()
   const may = useMay()
   const names = useNames(environmentId)
   const making = useMutation({
     async mutationFn(deploys: boolean) {
       const made = await answerOf(
-        client.POST(`/environment/{environmentId}/${kind}` as '/environment/{environmentId}/container', {
+        client.POST(pathLike('/environment/{environmentId}/container', 'container', kind), {
           params: { path: { environmentId } },
           body: toSend(body) as never,
         }),
@@ -98,7 +97,7 @@ const CreateForm = ({ source, environmentId }: { source: Source; environmentId: 
       tell(`${name} was created.`)
       // It exists, even if its first deployment fails.
       if (deploys) await run({ verb: 'deploy', target: { id, name, kind, environmentId } }).catch(tellProblem)
-      void queries.invalidateQueries({ queryKey: ['services', environmentId] })
+      void read.refresh(['services', environmentId])
       await navigate({ to: addressOf({ kind, id }) })
     },
     onError: (error) => setProblems(toProblem(error).details),

@@ -1,11 +1,11 @@
 /** The catalog of templates, and the form that makes the services of one. */
 import { Button, Select, TextInput } from '@mantine/core'
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { useMutation } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
 import { run } from '../../api/actions.ts'
 import { answerOf, client, toProblem } from '../../api/client.ts'
-import { databaseWord } from '../../api/queries.ts'
+import { databaseWord, refresh } from '../../api/queries.ts'
 import { type Call, isDatabase, makeTemplate, type Template, type TemplateService } from '../../templates/recipe.ts'
 import { addressOf } from '../../ui/crumbs.tsx'
 import { Empty, Failure } from '../../ui/notices.tsx'
@@ -70,7 +70,6 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
   const registries = useRegistries()
   const names = useNames(environmentId)
   const may = useMay()
-  const queries = useQueryClient()
   const navigate = useNavigate()
   const needsRegistry = Object.values(template.services).some((each) => !isDatabase(each))
   const hubs = registries.all.filter(isDockerHub)
@@ -84,7 +83,7 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
       if (may('deploy'))
         for (const { id: serviceId, kind, name: called } of [...Object.values(others), app!])
           await run({ verb: 'deploy', target: { id: serviceId, name: called, kind, environmentId } }).catch(tellProblem)
-      void queries.invalidateQueries({ queryKey: ['services', environmentId] })
+      void refresh(['services', environmentId])
       await navigate({ to: addressOf(app!) })
     },
   })

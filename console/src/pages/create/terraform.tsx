@@ -1,7 +1,7 @@
 /** A Terraform module of a git repository, with the variables that it declares. */
 import { PasswordInput, SegmentedControl, TextInput } from '@mantine/core'
 import { useMutation, useQuery } from '@tanstack/react-query'
-import { answerOf, client } from '../../api/client.ts'
+import { client, resultsOf } from '../../api/client.ts'
 import { usePlace } from '../../ui/place.ts'
 import { type FormProps, Look, NameField, nameFrom } from './fields.tsx'
 import { type Git, GitFields } from './git.tsx'
@@ -15,7 +15,7 @@ interface Variable {
 const useTools = () =>
   useQuery({
     queryKey: ['terraform tools'],
-    queryFn: async () => (await answerOf(client.GET('/terraform/availableVersion'))).results,
+    queryFn: () => resultsOf(client.GET('/terraform/availableVersion')),
     staleTime: Number.POSITIVE_INFINITY,
   })
 
@@ -38,7 +38,7 @@ export const TerraformForm = ({ body, change, problem }: FormProps) => {
     mutationFn: async () => {
       const path = '/organization/{organizationId}/parseTerraformVariablesFromGitRepo'
       const body = { git_repository: git }
-      return (await answerOf(client.POST(path, { params: { path: { organizationId } }, body }))).results
+      return resultsOf(client.POST(path, { params: { path: { organizationId } }, body }))
     },
     onSuccess(declared) {
       const values = new Map(variables.map(({ key, value }) => [key, value]))

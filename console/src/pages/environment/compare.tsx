@@ -1,9 +1,10 @@
 /** The differences between two deployments: the version of each service, and its result. */
+import type { Execution } from '../../api/queries.ts'
 import { DialogFrame } from '../../ui/dialog.tsx'
 import { Line } from '../../ui/plan.tsx'
 import { wordOf } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
-import { type Execution, titleOf } from './execution.ts'
+import { titleOf } from './execution.ts'
 
 type Part = Execution['stages'][number]['services'][number]
 

@@ -1,4 +1,5 @@
 /** The history of deployments: what, when, by whom and why; with a comparison of two, and rollback. */
+
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
@@ -9,10 +10,11 @@ import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { Compare } from './compare.tsx'
-import { type Execution, titleOf } from './execution.ts'
+import { titleOf } from './execution.ts'
 
 const origins: Record<string, string> = {
   API: 'through the API',
@@ -24,7 +26,7 @@ const origins: Record<string, string> = {
 }
 
 /** The deployed version in one line: the commit if there is one, else the names. */
-const versionOf = ({ stages }: Execution): string => {
+const versionOf = ({ stages }: read.Execution): string => {
   const services = stages.flatMap((stage) => stage.services)
   const commits = services.flatMap(({ details }) => details.commit ?? [])
   const [first] = commits
@@ -38,7 +40,7 @@ const versionOf = ({ stages }: Execution): string => {
 }
 
 interface RowProps {
-  row: Execution
+  row: read.Execution
   isPicked: boolean
   isFull: boolean
   isNewest: boolean
@@ -85,9 +87,7 @@ const DeploymentRow = ({ row, isPicked, isFull, isNewest, pick, rollBack }: RowP
       </td>
       <td className="tight">
         {!isNewest && action === 'DEPLOY' && status === 'DEPLOYED' && may('deploy') ? (
-          <Button size="compact-sm" variant="default" onClick={rollBack}>
-            Roll back to this
-          </Button>
+          <SmallButton onClick={rollBack}>Roll back to this</SmallButton>
         ) : null}
       </td>
     </tr>

@@ -1,10 +1,6 @@
 /** One deployment of an environment, as its history has it, and what it is called. */
 import * as read from '../../api/queries.ts'
 
-export type Execution = NonNullable<
-  Awaited<ReturnType<NonNullable<ReturnType<typeof read.history>['queryFn']>>>
->[number]
-
 export const verbs: Record<string, string> = {
   DEPLOY: 'Deploy',
   DELETE: 'Delete',
@@ -13,5 +9,5 @@ export const verbs: Record<string, string> = {
   UNINSTALL: 'Uninstall',
 }
 
-export const titleOf = (row: Execution): string =>
+export const titleOf = (row: read.Execution): string =>
   `${verbs[row.trigger_action] ?? row.trigger_action} #${read.numberOf(row.identifier.execution_id)}`

@@ -11,7 +11,7 @@ import { Icon } from '../../ui/icons.tsx'
 import { hasFailed, LastLines } from '../../ui/last-lines.tsx'
 import { Answer, Failure } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { RecordForm } from '../../ui/record-form.tsx'
+import { namesOf, optionsOf, RecordForm } from '../../ui/record-form.tsx'
 import { Freshness, isBusy, StateMark } from '../../ui/state.tsx'
 import { Tabs } from '../../ui/tabs.tsx'
 import { tell } from '../../ui/toasts.tsx'
@@ -29,7 +29,6 @@ const Clone = ({ environment, onClose }: { environment: Schemas['Environment']; 
   const organizationId = environment.organization.id
   const projects = useQuery(read.projects(organizationId))
   const clusters = useQuery(read.clusters(organizationId))
-  const optionOf = ({ id, name }: { id: string; name: string }) => ({ value: id, label: name })
   if (projects.data === undefined || clusters.data === undefined) return null
   return (
     <RecordForm
@@ -43,21 +42,21 @@ const Clone = ({ environment, onClose }: { environment: Schemas['Environment']; 
           at: '/cluster_id',
           label: 'Cluster',
           kind: 'choice',
-          options: clusters.data.map(optionOf),
+          options: namesOf(clusters.data),
           initial: environment.cluster_id,
         },
         {
           at: '/mode',
           label: 'Mode',
           kind: 'choice',
-          options: Object.entries(modeWords).map(([value, label]) => ({ value, label })),
+          options: optionsOf(modeWords),
           initial: environment.mode,
         },
         {
           at: '/project_id',
           label: 'Project',
           kind: 'choice',
-          options: projects.data.map(optionOf),
+          options: namesOf(projects.data),
           initial: environment.project.id,
         },
         {

@@ -2,14 +2,15 @@
  * The effects of pushes and pull requests on an environment: its push hooks, and the previews with the reasons of
  * waiting.
  */
-import { Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable, Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 
@@ -31,21 +32,19 @@ const hookWords: Record<string, [string, string]> = {
 }
 
 const Sync = ({ id, name }: { id: string; name: string }) => {
-  const queries = useQueryClient()
   const syncing = useMutation({
-    mutationFn: () =>
-      answerOf(client.POST('/service/{serviceId}/gitWebhook/sync', { params: { path: { serviceId: id } } })),
+    mutationFn: () => answerOf(client.POST('/service/{serviceId}/gitWebhook/sync', inPath({ serviceId: id }))),
     onSuccess() {
       tell(`The webhook of ${name} was set up at its git host.`)
-      void queries.invalidateQueries({ queryKey: ['push state', id] })
+      void read.refresh(['push state', id])
     },
     onError: tellProblem,
   })
   return (
-    <Button size="compact-sm" variant="default" loading={syncing.isPending} onClick={() => syncing.mutate()}>
+    <SmallButton loading={syncing.isPending} onClick={() => syncing.mutate()}>
       Set up<span className="if-wide"> the webhook</span>
       <span className="hidden-text"> of {name}</span>
-    </Button>
+    </SmallButton>
   )
 }
 
@@ -60,8 +59,7 @@ const PushRow = ({ service: { id, name } }: { service: read.Service }) => {
   const may = useMay()
   const { data, error } = useQuery({
     queryKey: ['push state', id],
-    queryFn: () =>
-      answerOf(client.GET('/service/{serviceId}/gitWebhookStatus', { params: { path: { serviceId: id } } })),
+    queryFn: () => answerOf(client.GET('/service/{serviceId}/gitWebhookStatus', inPath({ serviceId: id }))),
   })
   const [word, tone] = hookWords[data?.status ?? ''] ?? ['…', '']
   const last = data?.last_push ?? null
@@ -154,16 +152,15 @@ const PullRequest = ({ preview: { pull_request: request } }: { preview: Preview 
 const usePreviews = (environmentId: string) =>
   useQuery({
     queryKey: ['previews', environmentId],
-    queryFn: () =>
-      answerOf(client.GET('/environment/{environmentId}/preview', { params: { path: { environmentId } } })),
+    queryFn: () => answerOf(client.GET('/environment/{environmentId}/preview', inPath({ environmentId }))),
   })
 
 const Limit = ({ organizationId }: { organizationId: string }) => {
   const { data } = useQuery({
     queryKey: ['limits', organizationId],
     queryFn: async () => {
-      const asked = client.GET('/organization/{organizationId}/limits', { params: { path: { organizationId } } })
-      return (await answerOf(asked)).results.map((each) => ({ ...each, id: each.name }))
+      const asked = client.GET('/organization/{organizationId}/limits', inPath({ organizationId }))
+      return (await resultsOf(asked)).map((each) => ({ ...each, id: each.name }))
     },
   })
   const limit = data?.find(({ name }) => name === 'PREVIEWS_PER_PROJECT')?.limit
@@ -246,14 +243,12 @@ const PullRequests = ({ environmentId, organizationId }: { environmentId: string
           { title: 'Environment', show: ({ environment_id: id }) => <PreviewEnvironment id={id} /> },
           {
             title: 'Commit',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ git_commit_id: id }) => <code>{id?.slice(0, 7) ?? '–'}</code>,
           },
           {
             title: 'Ends',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ expires_at: at }) => (at === null ? <span className="dim">–</span> : <Time at={at} />),
           },
         ]}

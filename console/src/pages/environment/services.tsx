@@ -1,4 +1,5 @@
 /** The services of an environment by stage, with their live state; several can be chosen and acted on at once. */
+
 import { Button } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useSearch } from '@tanstack/react-router'
@@ -13,6 +14,7 @@ import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog, wordsOf } from '../../ui/plan.tsx'
 import { Scroll } from '../../ui/scroll.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { stageName } from '../../ui/stage-name.ts'
 import { Freshness, StateMark, shownState } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
@@ -51,15 +53,9 @@ const BulkBar = (props: Props) => {
       </span>
       <span className="row wraps push">
         {verbs.map((verb) => (
-          <Button
-            key={verb}
-            size="compact-sm"
-            variant="default"
-            color={verb === 'delete' ? 'red' : 'blue'}
-            onClick={() => ask(verb)}
-          >
+          <SmallButton key={verb} color={verb === 'delete' ? 'red' : 'blue'} onClick={() => ask(verb)}>
             {wordsOf[verb].button}
-          </Button>
+          </SmallButton>
         ))}
         <Button size="compact-sm" variant="subtle" onClick={onDone}>
           Clear

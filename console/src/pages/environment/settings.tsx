@@ -1,15 +1,17 @@
 /** The name and the mode of an environment, when it runs, and whether pull requests get a clone of it. */
+
 import { forms } from 'virtual:forms'
-import { Button } from '@mantine/core'
-import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../../api/client.ts'
+import { refresh } from '../../api/queries.ts'
 import { SchemaForm } from '../../ui/form.tsx'
 import { asSent, asShown, hourFields, hoursOf } from '../../ui/hours.ts'
 import { Answer } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
 import type { Schema } from '../../ui/schema.ts'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
 
 type Rule = Schemas['EnvironmentDeploymentRule']
@@ -37,17 +39,14 @@ const DeploymentRule = ({ environmentId }: { environmentId: string }) => {
   const [isEditing, setEditing] = useState(false)
   const rule = useQuery({
     queryKey: ['deployment rule', environmentId],
-    queryFn: () =>
-      answerOf(client.GET('/environment/{environmentId}/deploymentRule', { params: { path: { environmentId } } })),
+    queryFn: () => answerOf(client.GET('/environment/{environmentId}/deploymentRule', inPath({ environmentId }))),
   })
   return (
     <section className="card">
       <header>
         <h2 className="grow">Deployment rule</h2>
         {may('write') && rule.data !== undefined ? (
-          <Button size="compact-sm" variant="default" onClick={() => setEditing(true)}>
-            Edit the rule
-          </Button>
+          <SmallButton onClick={() => setEditing(true)}>Edit the rule</SmallButton>
         ) : null}
       </header>
       <div className="body">
@@ -82,7 +81,6 @@ const schema: Schema = { properties: { ...others, mode: { ...mode, description: 
 
 export const Settings = ({ environment }: { environment: Schemas['Environment'] }) => {
   const may = useMay()
-  const queries = useQueryClient()
   const { id: environmentId } = environment
   return (
     <div className="stack wide form">
@@ -97,9 +95,7 @@ export const Settings = ({ environment }: { environment: Schemas['Environment'] 
           await answerOf(
             client.PUT('/environment/{environmentId}', { params: { path: { environmentId } }, body: changes as never }),
           )
-          await Promise.all(
-            ['environment', 'environments'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
-          )
+          await refresh('environment', 'environments')
         }}
       />
       <DeploymentRule environmentId={environmentId} />

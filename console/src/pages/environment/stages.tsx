@@ -2,7 +2,7 @@
 import { ActionIcon, Menu } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type DragEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, pathLike, resultsOf, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { FormDialog, NewButton } from '../../ui/dialog.tsx'
 import { Icon } from '../../ui/icons.tsx'
@@ -17,12 +17,7 @@ type Stage = Schemas['DeploymentStage']
 const useStages = (environmentId: string) =>
   useQuery({
     queryKey: ['stages', environmentId],
-    queryFn: async () =>
-      (
-        await answerOf(
-          client.GET('/environment/{environmentId}/deploymentStage', { params: { path: { environmentId } } }),
-        )
-      ).results,
+    queryFn: () => resultsOf(client.GET('/environment/{environmentId}/deploymentStage', inPath({ environmentId }))),
   })
 
 interface Move {
@@ -44,12 +39,12 @@ const send = ({ what, id, to, isAfter, isSkipped }: Move) => {
         body: { is_skipped: isSkipped === true },
       }),
     )
-  const path = `/deploymentStage/{deploymentStageId}/${isAfter === true ? 'moveAfter' : 'moveBefore'}/{stageId}`
-  return answerOf(
-    client.PUT(path as '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}', {
-      params: { path: { deploymentStageId: id, stageId: to } },
-    }),
+  const path = pathLike(
+    '/deploymentStage/{deploymentStageId}/moveAfter/{stageId}',
+    'moveAfter',
+    isAfter === true ? 'moveAfter' : 'moveBefore',
   )
+  return answerOf(client.PUT(path, inPath({ deploymentStageId: id, stageId: to })))
 }
 
 const dragType = 'application/x-slipway'
@@ -220,7 +215,7 @@ const Dialogs = ({ environmentId, opened, onClose }: { environmentId: string; op
         onClose={onClose}
         act={async () => {
           const path = { deploymentStageId: opened.remove.id }
-          await answerOf(client.DELETE('/deploymentStage/{deploymentStageId}', { params: { path } }))
+          await answerOf(client.DELETE('/deploymentStage/{deploymentStageId}', inPath(path)))
           onClose()
         }}
       >
@@ -272,7 +267,7 @@ export const Stages = ({ environmentId }: { environmentId: string }) => {
   const moving = useMutation({
     mutationFn: send,
     async onSuccess({ results }, { said: words, id }) {
-      void queries.invalidateQueries({ queryKey: ['live', environmentId] })
+      void read.refresh(['live', environmentId])
       say(words)
       moved.current = id
       queries.setQueryData(['stages', environmentId], results)

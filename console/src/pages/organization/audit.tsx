@@ -1,4 +1,5 @@
 /** The audit log: actions, actors and changes; filters are in the address. */
+
 import { Button, Select, TextInput } from '@mantine/core'
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
@@ -6,6 +7,7 @@ import { useState } from 'react'
 import { answerOf, client, type Schemas } from '../../api/client.ts'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import type { Props } from './list.ts'
 
@@ -146,9 +148,9 @@ const EventRow = ({ event }: { event: Event }) => {
         </td>
         <td className="tight">
           {event.change === '' && event.original_change === null ? null : (
-            <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={() => open(!isOpen)}>
+            <SmallButton aria-expanded={isOpen} onClick={() => open(!isOpen)}>
               Change
-            </Button>
+            </SmallButton>
           )}
         </td>
       </tr>

@@ -1,12 +1,14 @@
 /** The actions on a cluster: those at a cloud provider are planned, made, upgraded, stopped and destroyed. */
-import { Button, Checkbox } from '@mantine/core'
-import { useMutation, useQueries, useQuery, useQueryClient } from '@tanstack/react-query'
-import { type ReactNode, useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+
+import { Checkbox } from '@mantine/core'
+import { useMutation, useQueries, useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import { answerOf, client, inPath } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { FormDialog, TypedName } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
 import { RecordForm } from '../../ui/record-form.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { isBusy } from '../../ui/state.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { type Cluster, cloudOf, EditCluster, providerWord } from './cluster-forms.tsx'
@@ -23,31 +25,30 @@ export interface ClusterProps {
   logins: readonly CredentialsRow[]
 }
 
+const base = '/organization/{organizationId}/cluster/{clusterId}'
+
 interface Act {
-  path: string
+  path: `${typeof base}/${'deploy' | 'stop'}` | '/cluster/{clusterId}/upgrade'
   query?: object
   said: string
 }
 
 /** The actions differ only in the path, so the types of one of them are used for all. */
 const useAct = ({ organizationId, cluster }: ClusterProps) => {
-  const queries = useQueryClient()
   return useMutation({
     mutationFn: ({ path, query = {} }: Act) =>
       answerOf(
-        client.POST(path as '/organization/{organizationId}/cluster/{clusterId}/deploy', {
+        client.POST(path, {
           params: { path: { organizationId, clusterId: cluster.id }, query },
         }),
       ),
     async onSuccess(_, { said }) {
       tell(said)
-      await Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] })))
+      await read.refresh(...changed)
     },
     onError: tellProblem,
   })
 }
-
-const base = '/organization/{organizationId}/cluster/{clusterId}'
 
 /** Undefined until all are known. */
 const useEnvironmentsOn = ({ organizationId, cluster }: ClusterProps): readonly string[] | undefined => {
@@ -159,20 +160,6 @@ const Locking = ({ cluster, onClose }: Pick<ClusterProps, 'cluster'> & { onClose
 
 type Asked = 'edit' | 'login' | 'lock' | 'deploy' | 'stop' | 'delete' | null
 
-const Plain = ({
-  children,
-  onClick,
-  isBusy: isLoading = false,
-}: {
-  children: ReactNode
-  onClick(): void
-  isBusy?: boolean
-}) => (
-  <Button size="compact-sm" variant="default" loading={isLoading} onClick={onClick}>
-    {children}
-  </Button>
-)
-
 /** The actions of a cluster at a cloud provider. */
 const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
   const { cluster, status, ask } = props
@@ -182,19 +169,19 @@ const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
   const next = status?.next_k8s_available_version ?? null
   if (isBusy(state))
     return may('deploy') && !/DELET|CANCELING/.test(state) ? (
-      <Plain
-        isBusy={act.isPending}
+      <SmallButton
+        loading={act.isPending}
         onClick={() => act.mutate({ path: `${base}/stop`, said: `Canceling the current action on ${cluster.name}.` })}
       >
         Cancel
-      </Plain>
+      </SmallButton>
     ) : null
   return (
     <>
       {may('deploy') ? (
         <>
-          <Plain
-            isBusy={act.isPending}
+          <SmallButton
+            loading={act.isPending}
             onClick={() =>
               act.mutate({
                 path: `${base}/deploy`,
@@ -204,14 +191,16 @@ const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
             }
           >
             Plan
-          </Plain>
-          <Plain onClick={() => ask('deploy')}>{state === 'STOPPED' ? 'Start' : 'Deploy'}</Plain>
-          {status?.is_deployed === true && state !== 'STOPPED' ? <Plain onClick={() => ask('stop')}>Stop</Plain> : null}
+          </SmallButton>
+          <SmallButton onClick={() => ask('deploy')}>{state === 'STOPPED' ? 'Start' : 'Deploy'}</SmallButton>
+          {status?.is_deployed === true && state !== 'STOPPED' ? (
+            <SmallButton onClick={() => ask('stop')}>Stop</SmallButton>
+          ) : null}
         </>
       ) : null}
       {may('write') && next !== null ? (
-        <Plain
-          isBusy={act.isPending}
+        <SmallButton
+          loading={act.isPending}
           onClick={() =>
             act.mutate({
               path: '/cluster/{clusterId}/upgrade',
@@ -220,7 +209,7 @@ const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
           }
         >
           Upgrade to {next}
-        </Plain>
+        </SmallButton>
       ) : null}
     </>
   )
@@ -275,12 +264,10 @@ const Dialogs = ({
 export const ClusterActions = (props: ClusterProps & { onGone(): void }) => {
   const { cluster, status, logins } = props
   const may = useMay()
-  const queries = useQueryClient()
   const [asked, ask] = useState<Asked>(null)
   const unlocking = useMutation({
-    mutationFn: () =>
-      answerOf(client.DELETE('/cluster/{clusterId}/lock', { params: { path: { clusterId: cluster.id } } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ['cluster statuses'] }),
+    mutationFn: () => answerOf(client.DELETE('/cluster/{clusterId}/lock', inPath({ clusterId: cluster.id }))),
+    onSuccess: () => read.refresh('cluster statuses'),
     onError: tellProblem,
   })
   const isLocked = (status?.cluster_lock ?? null) !== null
@@ -288,16 +275,16 @@ export const ClusterActions = (props: ClusterProps & { onGone(): void }) => {
   return (
     <div className="row wraps">
       {cloudOf(cluster) === null || isLocked ? null : <CloudButtons {...props} ask={ask} />}
-      {may('write') ? <Plain onClick={() => ask('edit')}>Edit</Plain> : null}
-      {may('administer') && hasLogin ? <Plain onClick={() => ask('login')}>Login</Plain> : null}
-      {may('write') && !isLocked ? <Plain onClick={() => ask('lock')}>Lock</Plain> : null}
+      {may('write') ? <SmallButton onClick={() => ask('edit')}>Edit</SmallButton> : null}
+      {may('administer') && hasLogin ? <SmallButton onClick={() => ask('login')}>Login</SmallButton> : null}
+      {may('write') && !isLocked ? <SmallButton onClick={() => ask('lock')}>Lock</SmallButton> : null}
       {may('administer') && isLocked ? (
-        <Plain isBusy={unlocking.isPending} onClick={() => unlocking.mutate()}>
+        <SmallButton loading={unlocking.isPending} onClick={() => unlocking.mutate()}>
           Unlock
-        </Plain>
+        </SmallButton>
       ) : null}
       {may('administer') && !cluster.is_default && !isLocked && !isBusy(status?.status ?? '') ? (
-        <Plain onClick={() => ask('delete')}>Delete</Plain>
+        <SmallButton onClick={() => ask('delete')}>Delete</SmallButton>
       ) : null}
       <Dialogs {...props} asked={asked} onClose={() => ask(null)} />
     </div>

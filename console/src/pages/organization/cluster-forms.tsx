@@ -1,8 +1,8 @@
 /** The dialogs that register a cluster and change one: an engine, a Kubernetes cluster, or one at a cloud provider. */
 import { useQueries, useQuery } from '@tanstack/react-query'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, pathLike, resultsOf, type Schemas } from '../../api/client.ts'
 import { useMay } from '../../ui/place.ts'
-import { type FieldSpec, type Option, RecordForm, type Values } from '../../ui/record-form.tsx'
+import { type FieldSpec, namesOf, type Option, RecordForm, type Values } from '../../ui/record-form.tsx'
 import { tell } from '../../ui/toasts.tsx'
 import {
   type CredentialsRow,
@@ -14,7 +14,7 @@ import {
   removeCredentials,
   useCredentials,
 } from './credentials.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 export type Cluster = Schemas['Cluster']
 
@@ -53,14 +53,14 @@ const first: readonly FieldSpec[] = [
 
 const useRegistryField = (organizationId: string): FieldSpec => {
   const { data } = useOrganizationList('containerRegistry', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/containerRegistry', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/containerRegistry', inPath({ organizationId }))),
   )
   return {
     at: '/container_registry_id',
     label: 'Registry for what is built here',
     kind: 'choice',
     hint: 'Its machines pull from it what this server builds; the login must be allowed to write.',
-    options: (data ?? []).map((each) => ({ value: each.id, label: each.name })),
+    options: namesOf(data),
   }
 }
 
@@ -84,8 +84,8 @@ const useRegions = (isWanted: boolean): Partial<Record<Cloud, Option[]>> => {
     queries: cloudNames.map((cloud) => ({
       queryKey: ['regions', cloud],
       queryFn: async () => {
-        const path = `/${clouds[cloud].credentials}/region` as '/aws/region'
-        return (await answerOf(client.GET(path))).results
+        const path = pathLike('/aws/region', 'aws', clouds[cloud].credentials)
+        return resultsOf(client.GET(path))
       },
       staleTime: Number.POSITIVE_INFINITY,
       enabled: isWanted,
@@ -123,10 +123,7 @@ const useCloudFields = (organizationId: string, isWanted: boolean): readonly Fie
         at: login,
         label: 'Credentials',
         kind: 'choice',
-        options: [
-          ...kept.map((each) => ({ value: each.id, label: each.name })),
-          { value: newLogin, label: 'New ones' },
-        ],
+        options: [...namesOf(kept), { value: newLogin, label: 'New ones' }],
         isRequired: true,
         initial: kept[0]?.id ?? newLogin,
         when: isAt(cloud),
@@ -165,7 +162,7 @@ interface Made {
 
 const create = async (organizationId: string, body: object): Promise<Made> => {
   const asked = client.POST('/organization/{organizationId}/cluster', {
-    ...pathOf(organizationId),
+    ...inPath({ organizationId }),
     body: body as never,
   })
   const { id } = await answerOf(asked)
@@ -287,7 +284,7 @@ const credentialsField = (provider: Provider, logins: readonly CredentialsRow[])
   label: 'Credentials',
   kind: 'choice',
   hint: 'Others, by which the same cluster is reached. To write their secrets again, use Login.',
-  options: logins.filter((each) => each.provider === provider).map((each) => ({ value: each.id, label: each.name })),
+  options: namesOf(logins.filter((each) => each.provider === provider)),
 })
 
 interface EditProps extends Props {
@@ -303,8 +300,7 @@ const useDomain = (clusterId: string, isWanted: boolean) =>
   useQuery({
     queryKey: ['cluster domain', clusterId],
     queryFn: async () =>
-      (await answerOf(client.GET('/cluster/{clusterId}/dnsProvider', { params: { path: { clusterId } } })))
-        .dns_provider,
+      (await answerOf(client.GET('/cluster/{clusterId}/dnsProvider', inPath({ clusterId })))).dns_provider,
     enabled: isWanted,
   })
 

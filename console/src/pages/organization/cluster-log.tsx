@@ -1,11 +1,13 @@
 /** The logs of the last runs for a cluster at a cloud provider: plans, deployments, upgrades, stops. */
-import { Button, Select } from '@mantine/core'
+
+import { Select } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { client, inPath, resultsOf } from '../../api/client.ts'
 import type { Line } from '../../api/log-line.ts'
 import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 
 interface WireLine {
   type: string
@@ -84,8 +86,8 @@ export const ClusterLog = ({ organizationId, clusterId, isGoingOn }: Props) => {
     queryKey: ['cluster log', clusterId],
     queryFn: async () => {
       const path = { organizationId, clusterId }
-      const asked = client.GET('/organization/{organizationId}/cluster/{clusterId}/logs', { params: { path } })
-      return (await answerOf(asked)).results as unknown as WireLine[]
+      const asked = client.GET('/organization/{organizationId}/cluster/{clusterId}/logs', inPath(path))
+      return (await resultsOf(asked)) as object[] as WireLine[]
     },
   })
   const runs = useMemo(() => runsIn(log.data ?? []), [log.data])
@@ -94,9 +96,9 @@ export const ClusterLog = ({ organizationId, clusterId, isGoingOn }: Props) => {
       <div className="row apart">
         <h3>Plans and runs</h3>
         {isGoingOn ? (
-          <Button size="compact-sm" variant="default" loading={log.isFetching} onClick={() => void log.refetch()}>
+          <SmallButton loading={log.isFetching} onClick={() => void log.refetch()}>
             Read again
-          </Button>
+          </SmallButton>
         ) : null}
       </div>
       <Answer of={log}>

@@ -1,11 +1,14 @@
 /** Services that run on a cluster but are unknown to the database, and the decisions about them. */
+
 import { Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../../api/client.ts'
+import { refresh } from '../../api/queries.ts'
 import { FormDialog } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 
@@ -13,7 +16,7 @@ type Orphan = Schemas['ClusterOrphan']
 type Action = 'adopt' | 'ignore' | 'remove'
 
 const changed = ['cluster orphans', 'cluster statuses', 'projects']
-const pathOf = (clusterId: string) => ({ params: { path: { clusterId } } })
+const pathOf = (clusterId: string) => inPath({ clusterId })
 
 const kinds: Record<Orphan['kind'], string> = {
   SERVICE: 'Service',
@@ -55,13 +58,12 @@ const decide = async (clusterId: string, action: Action, ids: string[] | null): 
 
 /** `ids` null: all of a cluster with a conflict, which this ends. */
 const Decisions = ({ clusterId, ids, what }: { clusterId: string; ids: string[] | null; what: string }) => {
-  const queries = useQueryClient()
   const [isRemoving, remove] = useState(false)
   const acting = useMutation({
     mutationFn: (action: Action) => decide(clusterId, action, ids),
     async onSuccess(said) {
       tell(said)
-      await Promise.all(changed.map((name) => queries.invalidateQueries({ queryKey: [name] })))
+      await refresh(...changed)
     },
     onError: tellProblem,
   })
@@ -70,12 +72,12 @@ const Decisions = ({ clusterId, ids, what }: { clusterId: string; ids: string[] 
       <Button size="compact-sm" loading={acting.isPending} onClick={() => acting.mutate('adopt')}>
         Adopt
       </Button>
-      <Button size="compact-sm" variant="default" disabled={acting.isPending} onClick={() => acting.mutate('ignore')}>
+      <SmallButton disabled={acting.isPending} onClick={() => acting.mutate('ignore')}>
         Leave as it is
-      </Button>
-      <Button size="compact-sm" variant="default" color="red" onClick={() => remove(true)}>
+      </SmallButton>
+      <SmallButton color="red" onClick={() => remove(true)}>
         Delete
-      </Button>
+      </SmallButton>
       {isRemoving ? (
         <FormDialog
           title={`Delete ${what}`}

@@ -1,20 +1,21 @@
 /** The clusters of an organization: Docker engines and Kubernetes clusters, with what each one lacks. */
-import { Button } from '@mantine/core'
+
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { NewButton } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { StateMark } from '../../ui/state.tsx'
 import { ClusterDetail } from './cluster-detail.tsx'
 import { type Cluster, cloudOf, RegisterCluster, type Registering } from './cluster-forms.tsx'
 import { type ClusterStatus, coresOf, gigabytesOf, kindOf } from './cluster-words.ts'
 import { useCredentials } from './credentials.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 const Name = ({ cluster, status }: { cluster: Cluster; status: ClusterStatus | undefined }) => (
   <>
@@ -45,7 +46,7 @@ export const Clusters = ({ organizationId }: Props) => {
   const [asked, ask] = useState<Registering | null>(null)
   const clusters = useQuery(read.clusters(organizationId))
   const statuses = useOrganizationList('cluster statuses', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/cluster/status', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/cluster/status', inPath({ organizationId }))),
   )
   const { data: logins = [] } = useCredentials(organizationId, may('write'))
   const statusOf = new Map((statuses.data ?? []).map((each) => [each.cluster_id, each]))
@@ -78,24 +79,19 @@ export const Clusters = ({ organizationId }: Props) => {
           { title: 'Cluster', show: (cluster) => <Name cluster={cluster} status={statusOf.get(cluster.id)} /> },
           {
             title: 'State',
-            isTight: true,
+            look: 'tight',
             show: (cluster) => <ClusterState cluster={cluster} status={statusOf.get(cluster.id)} />,
           },
-          { title: 'Kind', isOptional: true, show: (cluster) => kindOf(cluster, isKubernetes(cluster)) },
-          { title: 'CPU', isTight: true, isOptional: true, show: ({ cpu }) => coresOf(cpu) },
-          { title: 'Memory', isTight: true, isOptional: true, show: ({ memory }) => gigabytesOf(memory) },
+          { title: 'Kind', look: 'optional', show: (cluster) => kindOf(cluster, isKubernetes(cluster)) },
+          { title: 'CPU', look: 'tight optional', show: ({ cpu }) => coresOf(cpu) },
+          { title: 'Memory', look: 'tight optional', show: ({ memory }) => gigabytesOf(memory) },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: ({ id, name }) => (
-              <Button
-                size="compact-sm"
-                variant="default"
-                aria-expanded={opened === id}
-                onClick={() => open(opened === id ? undefined : id)}
-              >
+              <SmallButton aria-expanded={opened === id} onClick={() => open(opened === id ? undefined : id)}>
                 Details<span className="hidden-text"> of {name}</span>
-              </Button>
+              </SmallButton>
             ),
           },
         ]}

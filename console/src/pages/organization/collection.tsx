@@ -1,15 +1,16 @@
 /** A list of records with the same kind of form: registries, tokens, groups of labels. */
-import { Button } from '@mantine/core'
+
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { type ReactNode, useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath, pathLike, resultsOf } from '../../api/client.ts'
 import type { Right } from '../../api/session.ts'
 import { DialogFrame, NewButton, Remove } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
 import { type Column, Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
 import { type Props, useOrganizationList } from './list.ts'
 
@@ -18,11 +19,10 @@ interface Item {
   name: string
 }
 
-/** Collections differ only in the path, so the types of one of them are used for all. */
-const collectionPath = (path: string) =>
-  `/organization/{organizationId}/${path}` as '/organization/{organizationId}/containerRegistry'
-const itemPath = (path: string) =>
-  `/organization/{organizationId}/${path}/{containerRegistryId}` as '/organization/{organizationId}/containerRegistry/{containerRegistryId}'
+/** The types of registries are used for all collections. */
+const listPath = '/organization/{organizationId}/containerRegistry'
+const collectionPath = (path: string) => pathLike(listPath, 'containerRegistry', path)
+const itemPath = (path: string) => pathLike(`${listPath}/{containerRegistryId}`, 'containerRegistry', path)
 
 interface Usage {
   id: string
@@ -31,7 +31,7 @@ interface Usage {
   to: string | null
 }
 
-const usageOf = (each: Record<string, string>): Usage => ({
+const usageOf = (each: Partial<Record<string, string>>): Usage => ({
   id: each.service_id ?? each.item_id ?? '',
   name: each.service_name ?? each.item_name ?? '',
   place: [each.project_name, each.environment_name].filter(Boolean).join(' / '),
@@ -50,10 +50,9 @@ const UsedBy = ({ organizationId, path, id, name, users, onClose }: UsedByProps)
   const answer = useQuery({
     queryKey: ['users', path, id],
     queryFn: async () => {
-      const asked = `${itemPath(path)}/${users}` as ReturnType<typeof itemPath>
-      const { results } = (await answerOf(
-        client.GET(asked, { params: { path: { organizationId, containerRegistryId: id } } }),
-      )) as unknown as { results: Record<string, string>[] }
+      const used = pathLike(`${listPath}/{containerRegistryId}/associatedServices`, 'containerRegistry', path)
+      const asked = pathLike(used, 'associatedServices', users)
+      const results = await resultsOf(client.GET(asked, inPath({ organizationId, containerRegistryId: id })))
       return results.map(usageOf)
     },
   })
@@ -110,7 +109,7 @@ export function Collection<Row extends Item>(props: CollectionProps<Row>) {
   const [opened, open] = useState<Opened<Row>>(null)
   const close = (): void => open(null)
   const list = useOrganizationList(path, organizationId, async () => {
-    const answer = await answerOf(client.GET(collectionPath(path), { params: { path: { organizationId } } }))
+    const answer = await answerOf(client.GET(collectionPath(path), inPath({ organizationId })))
     return answer as unknown as { results: Row[] }
   })
   const at = (row: Row) => ({ path: { organizationId, containerRegistryId: row.id } })
@@ -122,15 +121,12 @@ export function Collection<Row extends Item>(props: CollectionProps<Row>) {
       : [
           {
             title: 'Used by',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: (row) =>
               users.count(row) === 0 ? (
                 <span className="dim">nothing</span>
               ) : (
-                <Button size="compact-sm" variant="default" onClick={() => open({ users: row })}>
-                  {users.count(row)}
-                </Button>
+                <SmallButton onClick={() => open({ users: row })}>{users.count(row)}</SmallButton>
               ),
           },
         ]
@@ -139,18 +135,13 @@ export function Collection<Row extends Item>(props: CollectionProps<Row>) {
       ? [
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: (row) => (
               <span className="row wraps">
                 {may(right) ? (
-                  <Button
-                    size="compact-sm"
-                    variant="default"
-                    aria-label={`Edit ${row.name}`.slice(0, 200)}
-                    onClick={() => open({ edit: row })}
-                  >
+                  <SmallButton aria-label={`Edit ${row.name}`.slice(0, 200)} onClick={() => open({ edit: row })}>
                     Edit
-                  </Button>
+                  </SmallButton>
                 ) : null}
                 {may('administer') ? (
                   <Remove

@@ -1,14 +1,15 @@
 /** Credentials of cloud providers, engines and clusters. Their secrets are written and never read. */
-import { Button } from '@mantine/core'
+
 import { useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath, pathLike } from '../../api/client.ts'
 import { NewButton, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
+import { type FieldSpec, optionsOf, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 export type Provider = 'onPremise' | 'aws' | 'gcp' | 'azure' | 'scaleway'
 
@@ -113,17 +114,16 @@ export const credentialFields: Record<Provider, readonly FieldSpec[]> = {
   ],
 }
 
-/** Providers differ only in the path, so the types of one of them are used for all. */
-const listPath = (provider: Provider) =>
-  `/organization/{organizationId}/${provider}/credentials` as '/organization/{organizationId}/onPremise/credentials'
-const itemPath = (provider: Provider) =>
-  `/organization/{organizationId}/${provider}/credentials/{credentialsId}` as '/organization/{organizationId}/onPremise/credentials/{credentialsId}'
+const path = '/organization/{organizationId}/onPremise/credentials'
+const listPath = (provider: Provider) => pathLike(path, 'onPremise', provider)
+const itemPath = (provider: Provider) => pathLike(`${path}/{credentialsId}`, 'onPremise', provider)
 
 export const makeCredentials = async (organizationId: string, provider: Provider, body: object): Promise<string> =>
-  (await answerOf(client.POST(listPath(provider), { ...pathOf(organizationId), body: body as { name: string } }))).id
+  (await answerOf(client.POST(listPath(provider), { ...inPath({ organizationId }), body: body as { name: string } })))
+    .id
 
 export const removeCredentials = (organizationId: string, provider: Provider, id: string) =>
-  answerOf(client.DELETE(itemPath(provider), { params: { path: { organizationId, credentialsId: id } } }))
+  answerOf(client.DELETE(itemPath(provider), inPath({ organizationId, credentialsId: id })))
 
 export interface CredentialsRow {
   id: string
@@ -135,15 +135,17 @@ export interface CredentialsRow {
 }
 
 const readCredentials = async (organizationId: string): Promise<{ results: CredentialsRow[] }> => {
-  const { results } = await answerOf(client.GET('/organization/{organizationId}/credentials', pathOf(organizationId)))
+  const { results } = await answerOf(
+    client.GET('/organization/{organizationId}/credentials', inPath({ organizationId })),
+  )
   return {
     results: results.map(({ credential, clusters }): CredentialsRow => {
-      const fields = credential as unknown as Record<string, string | undefined>
+      const fields: Partial<Record<string, unknown>> = credential
       return {
         id: credential.id,
         name: credential.name,
         provider: providerOf(credential.object_type),
-        about: fields.engine_url ?? fields.access_key_id ?? fields.role_arn ?? fields.scaleway_access_key ?? '',
+        about: String(fields.engine_url ?? fields.access_key_id ?? fields.role_arn ?? fields.scaleway_access_key ?? ''),
         record: credential,
         clusters: clusters.map((each) => each.name ?? ''),
       }
@@ -163,7 +165,7 @@ export const CredentialsEditor = ({
     at: '/provider',
     label: 'For',
     kind: 'choice',
-    options: Object.entries(providerWords).map(([value, label]) => ({ value, label })),
+    options: optionsOf(providerWords),
     initial: 'onPremise',
   }
   const all = (Object.keys(credentialFields) as Provider[]).flatMap((provider) =>
@@ -220,10 +222,10 @@ export const Credentials = ({ organizationId }: Props) => {
               </>
             ),
           },
-          { title: 'For', isOptional: true, show: ({ provider }) => providerWords[provider] },
+          { title: 'For', look: 'optional', show: ({ provider }) => providerWords[provider] },
           {
             title: 'Clusters',
-            isOptional: true,
+            look: 'optional',
             show: ({ clusters }) =>
               clusters.length === 0 ? (
                 <span className="dim">none</span>
@@ -233,13 +235,11 @@ export const Credentials = ({ organizationId }: Props) => {
           },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: (row) =>
               may('administer') ? (
                 <span className="row wraps">
-                  <Button size="compact-sm" variant="default" onClick={() => open(row)}>
-                    Edit
-                  </Button>
+                  <SmallButton onClick={() => open(row)}>Edit</SmallButton>
                   <Remove
                     name={row.name}
                     what="Delete"

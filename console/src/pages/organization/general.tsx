@@ -1,19 +1,18 @@
 /** The name and the description of an organization, and its deletion. */
 
 import { forms } from 'virtual:forms'
-import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Remove } from '../../ui/dialog.tsx'
 import { SchemaForm } from '../../ui/form.tsx'
 import { Answer } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { type Props, pathOf } from './list.ts'
+import type { Props } from './list.ts'
 
 export const General = ({ organizationId }: Props) => {
   const may = useMay()
-  const queries = useQueryClient()
   const navigate = useNavigate()
   const { data: session } = useQuery(read.session())
   const isOwner = session?.memberships.some(
@@ -21,7 +20,7 @@ export const General = ({ organizationId }: Props) => {
   )
   const organization = useQuery({
     queryKey: ['organization', organizationId],
-    queryFn: () => answerOf(client.GET('/organization/{organizationId}', pathOf(organizationId))),
+    queryFn: () => answerOf(client.GET('/organization/{organizationId}', inPath({ organizationId }))),
   })
   return (
     <Answer of={organization}>
@@ -35,11 +34,9 @@ export const General = ({ organizationId }: Props) => {
             saved="Saved."
             save={async (changes) => {
               await answerOf(
-                client.PUT('/organization/{organizationId}', { ...pathOf(organizationId), body: changes as never }),
+                client.PUT('/organization/{organizationId}', { ...inPath({ organizationId }), body: changes as never }),
               )
-              await Promise.all(
-                ['organization', 'organizations'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
-              )
+              await read.refresh('organization', 'organizations')
             }}
           />
           {isOwner === true ? (
@@ -53,7 +50,7 @@ export const General = ({ organizationId }: Props) => {
                   changed={['organizations', 'session']}
                   consequence="All its projects, their settings, variables and history are deleted. It must not have services that are deployed."
                   act={async () => {
-                    await answerOf(client.DELETE('/organization/{organizationId}', pathOf(organizationId)))
+                    await answerOf(client.DELETE('/organization/{organizationId}', inPath({ organizationId })))
                     await navigate({ to: '/' })
                   }}
                 />

@@ -12,5 +12,3 @@ export const useOrganizationList = <Row>(
   /** True if the caller may read it. */
   enabled = true,
 ) => useQuery({ queryKey: [name, organizationId], queryFn: async () => (await ask()).results, enabled })
-
-export const pathOf = (organizationId: string) => ({ params: { path: { organizationId } } })

@@ -1,35 +1,34 @@
 /** The members of an organization, and its invitations. */
 import { Select } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Copied, NewButton, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { RecordForm } from '../../ui/record-form.tsx'
+import { namesOf, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 import { useRoles } from './roles.tsx'
 
 type Invitation = Schemas['InviteMember']
 
 const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: string; roleId: string; name: string }) => {
   const roles = useRoles(organizationId)
-  const queries = useQueryClient()
   const changing = useMutation({
     mutationFn: (next: string) =>
       answerOf(
         client.PUT('/organization/{organizationId}/member', {
-          ...pathOf(organizationId),
+          ...inPath({ organizationId }),
           body: { user_id: userId, role_id: next },
         }),
       ),
     onSuccess: () => tell(`The role of ${name} was changed. It counts from the next request.`),
     onError: tellProblem,
-    onSettled: () => void queries.invalidateQueries({ queryKey: ['members'] }),
+    onSettled: () => void read.refresh('members'),
   })
   return (
     <Select
@@ -37,9 +36,7 @@ const RoleOf = ({ organizationId, userId, roleId, name }: Props & { userId: stri
       size="xs"
       className="role-choice"
       // Ownership is transferred, not shared.
-      data={(roles.data ?? [])
-        .filter((each) => each.name.toLowerCase() !== 'owner')
-        .map((each) => ({ value: each.id, label: each.name }))}
+      data={namesOf(roles.data?.filter((each) => each.name.toLowerCase() !== 'owner'))}
       value={roleId}
       disabled={changing.isPending}
       onChange={(next) => next !== null && next !== roleId && changing.mutate(next)}
@@ -56,7 +53,7 @@ const HandOver = ({ organizationId, userId, name }: Props & { userId: string; na
     act={() =>
       answerOf(
         client.POST('/organization/{organizationId}/transferOwnership', {
-          ...pathOf(organizationId),
+          ...inPath({ organizationId }),
           body: { user_id: userId },
         }),
       )
@@ -67,7 +64,7 @@ const HandOver = ({ organizationId, userId, name }: Props & { userId: string; na
 const Invitations = ({ organizationId }: Props) => {
   const may = useMay()
   const invitations = useOrganizationList('invitations', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/inviteMember', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/inviteMember', inPath({ organizationId }))),
   )
   if ((invitations.data ?? []).length === 0) return null
   return (
@@ -90,19 +87,19 @@ const Invitations = ({ organizationId }: Props) => {
           },
           {
             title: 'State',
-            isTight: true,
+            look: 'tight',
             show: ({ invitation_status: state }: Invitation) => (
               <span className={state === 'EXPIRED' ? 'chip warn' : 'chip'}>{state.toLowerCase()}</span>
             ),
           },
           {
             title: 'Link',
-            isOptional: true,
+            look: 'optional',
             show: ({ invitation_link: link, email }: Invitation) => <Copied label={`Link for ${email}`} value={link} />,
           },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: ({ id, email }: Invitation) =>
               may('members') ? (
                 <Remove
@@ -112,9 +109,10 @@ const Invitations = ({ organizationId }: Props) => {
                   consequence="The link works no longer."
                   act={() =>
                     answerOf(
-                      client.DELETE('/organization/{organizationId}/inviteMember/{inviteId}', {
-                        params: { path: { organizationId, inviteId: id } },
-                      }),
+                      client.DELETE(
+                        '/organization/{organizationId}/inviteMember/{inviteId}',
+                        inPath({ organizationId, inviteId: id }),
+                      ),
                     )
                   }
                 />
@@ -135,7 +133,7 @@ export const Members = ({ organizationId }: Props) => {
   )
   const roles = useRoles(organizationId, may('members'))
   const members = useOrganizationList('members', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/member', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/member', inPath({ organizationId }))),
   )
   return (
     <div className="stack wide">
@@ -162,7 +160,7 @@ export const Members = ({ organizationId }: Props) => {
           },
           {
             title: 'Role',
-            isTight: true,
+            look: 'tight',
             show: ({ id, name, email, role, role_id, role_name }) =>
               may('members') && role !== 'OWNER' ? (
                 <RoleOf organizationId={organizationId} userId={id} roleId={role_id} name={name || email} />
@@ -172,13 +170,12 @@ export const Members = ({ organizationId }: Props) => {
           },
           {
             title: 'Last active',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ last_activity_at }) => <Time at={last_activity_at} />,
           },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: ({ id, name, email, role }) =>
               may('members') && role !== 'OWNER' ? (
                 <span className="row wraps">
@@ -193,7 +190,7 @@ export const Members = ({ organizationId }: Props) => {
                     act={() =>
                       answerOf(
                         client.DELETE('/organization/{organizationId}/member', {
-                          ...pathOf(organizationId),
+                          ...inPath({ organizationId }),
                           body: { user_id: id },
                         }),
                       )
@@ -218,13 +215,13 @@ export const Members = ({ organizationId }: Props) => {
               label: 'Role',
               kind: 'choice',
               isRequired: true,
-              options: (roles.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
+              options: namesOf(roles.data),
             },
           ]}
           save={async (body) => {
             await answerOf(
               client.POST('/organization/{organizationId}/inviteMember', {
-                ...pathOf(organizationId),
+                ...inPath({ organizationId }),
                 body: body as { email: string },
               }),
             )

@@ -1,16 +1,18 @@
 /** Webhooks that a git host or a registry calls after a push, so that it is deployed within a second. */
-import { Button } from '@mantine/core'
-import { useMutation, useQueryClient } from '@tanstack/react-query'
+
+import { useMutation } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, type Schemas } from '../../api/client.ts'
+import { refresh } from '../../api/queries.ts'
 import { Copied, NewButton, Once, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { RecordForm } from '../../ui/record-form.tsx'
+import { namesOf, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import { tellProblem } from '../../ui/toasts.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 type Hook = Schemas['GitWebhook']
 type Made = Hook & { signing_secret: string; secret_url: string }
@@ -24,24 +26,24 @@ const Secrets = ({ made }: { made: Made }) => (
 )
 
 const Rotate = ({ organizationId, hook, onMade }: Props & { hook: Hook; onMade(made: Made): void }) => {
-  const queries = useQueryClient()
   const rotating = useMutation({
     mutationFn: () =>
       answerOf(
-        client.POST('/organization/{organizationId}/gitWebhook/{gitWebhookId}/rotate', {
-          params: { path: { organizationId, gitWebhookId: hook.id } },
-        }),
+        client.POST(
+          '/organization/{organizationId}/gitWebhook/{gitWebhookId}/rotate',
+          inPath({ organizationId, gitWebhookId: hook.id }),
+        ),
       ),
     onSuccess(made) {
       onMade(made as Made)
-      void queries.invalidateQueries({ queryKey: ['push hooks'] })
+      void refresh('push hooks')
     },
     onError: tellProblem,
   })
   return (
-    <Button size="compact-sm" variant="default" loading={rotating.isPending} onClick={() => rotating.mutate()}>
+    <SmallButton loading={rotating.isPending} onClick={() => rotating.mutate()}>
       New secret
-    </Button>
+    </SmallButton>
   )
 }
 
@@ -50,10 +52,10 @@ export const PushHooks = ({ organizationId }: Props) => {
   const [isMaking, setMaking] = useState(false)
   const [made, setMade] = useState<Made | null>(null)
   const hooks = useOrganizationList('push hooks', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/gitWebhook', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/gitWebhook', inPath({ organizationId }))),
   )
   const tokens = useOrganizationList('gitToken', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/gitToken', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/gitToken', inPath({ organizationId }))),
   )
   const nameOf = new Map((tokens.data ?? []).map(({ id, name }) => [id, name]))
   return (
@@ -83,20 +85,18 @@ export const PushHooks = ({ organizationId }: Props) => {
           },
           {
             title: 'For',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ git_token_id: id }) =>
               id == null ? 'all repositories' : `those of ${nameOf.get(id) ?? 'a git token'}`,
           },
           {
             title: 'Last delivery',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ last_delivery_at: at }) => <Time at={at} />,
           },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: (hook) => (
               <span className="row wraps">
                 {may('write') ? <Rotate organizationId={organizationId} hook={hook} onMade={setMade} /> : null}
@@ -108,9 +108,10 @@ export const PushHooks = ({ organizationId }: Props) => {
                     consequence="What is sent to its address is refused. Repositories are asked every minute instead."
                     act={() =>
                       answerOf(
-                        client.DELETE('/organization/{organizationId}/gitWebhook/{gitWebhookId}', {
-                          params: { path: { organizationId, gitWebhookId: hook.id } },
-                        }),
+                        client.DELETE(
+                          '/organization/{organizationId}/gitWebhook/{gitWebhookId}',
+                          inPath({ organizationId, gitWebhookId: hook.id }),
+                        ),
                       )
                     }
                   />
@@ -133,13 +134,13 @@ export const PushHooks = ({ organizationId }: Props) => {
               label: 'Only repositories read with',
               kind: 'choice',
               hint: 'Left empty, it serves all repositories and registries of the organization.',
-              options: (tokens.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
+              options: namesOf(tokens.data),
             },
           ]}
           save={async (body) => {
             const answer = await answerOf(
               client.POST('/organization/{organizationId}/gitWebhook', {
-                ...pathOf(organizationId),
+                ...inPath({ organizationId }),
                 body: body as never,
               }),
             )

@@ -1,17 +1,20 @@
 /** The rights of each role, and the matrix of the organization's custom roles. */
-import { Button, Checkbox, Select, TextInput } from '@mantine/core'
+
+import { Checkbox, Select, TextInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import type { Mode } from '../../api/session.ts'
 import { FormDialog, NewButton, Remove } from '../../ui/dialog.tsx'
 import { useMay } from '../../ui/place.ts'
+import { optionsOf } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
 import { Scroll } from '../../ui/scroll.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
 import { modeWords } from '../overview.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 type Role = Schemas['CustomRole']
 type Level = 'NO_ACCESS' | 'VIEWER' | 'DEPLOYER' | 'MANAGER'
@@ -20,14 +23,13 @@ type ClusterLevel = 'VIEWER' | 'ENV_CREATOR' | 'ADMIN'
 export const useRoles = (organizationId: string, isAsked = true) =>
   useQuery({
     queryKey: ['roles', organizationId],
-    queryFn: async () =>
-      (await answerOf(client.GET('/organization/{organizationId}/availableRole', pathOf(organizationId)))).results,
+    queryFn: () => resultsOf(client.GET('/organization/{organizationId}/availableRole', inPath({ organizationId }))),
     enabled: isAsked,
   })
 
 const useClusters = (organizationId: string) =>
   useOrganizationList('clusters', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/cluster', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/cluster', inPath({ organizationId }))),
   )
 
 const modes = Object.keys(modeWords) as Mode[]
@@ -43,8 +45,6 @@ const clusterWords: Record<ClusterLevel, string> = {
   ENV_CREATOR: 'creates environments on it',
   ADMIN: 'administers',
 }
-const optionsOf = (words: Record<string, string>) => Object.entries(words).map(([value, label]) => ({ value, label }))
-
 interface ProjectRow {
   id: string
   name: string
@@ -179,7 +179,7 @@ const Editor = ({ organizationId, role, onClose }: Props & { role: Role | undefi
       act={async () => {
         const body = bodyOf(name, description, rows, levels)
         await (role === undefined
-          ? answerOf(client.POST('/organization/{organizationId}/customRole', { ...pathOf(organizationId), body }))
+          ? answerOf(client.POST('/organization/{organizationId}/customRole', { ...inPath({ organizationId }), body }))
           : answerOf(
               client.PUT('/organization/{organizationId}/customRole/{customRoleId}', {
                 params: { path: { organizationId, customRoleId: role.id } },
@@ -229,9 +229,9 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
         <span className="dim wrap grow">{role.description}</span>
         {may('members') ? (
           <span className="row push">
-            <Button size="compact-sm" variant="default" aria-label={`Edit ${role.name}`.slice(0, 200)} onClick={onEdit}>
+            <SmallButton aria-label={`Edit ${role.name}`.slice(0, 200)} onClick={onEdit}>
               Edit
-            </Button>
+            </SmallButton>
             <Remove
               name={role.name}
               what="Delete"
@@ -239,9 +239,10 @@ const CustomRole = ({ organizationId, role, onEdit }: Props & { role: Role; onEd
               consequence="Only a role without members can be deleted."
               act={() =>
                 answerOf(
-                  client.DELETE('/organization/{organizationId}/customRole/{customRoleId}', {
-                    params: { path: { organizationId, customRoleId: role.id } },
-                  }),
+                  client.DELETE(
+                    '/organization/{organizationId}/customRole/{customRoleId}',
+                    inPath({ organizationId, customRoleId: role.id }),
+                  ),
                 )
               }
             />
@@ -266,7 +267,7 @@ export const Roles = ({ organizationId }: Props) => {
   const [opened, open] = useState<Role | 'new' | null>(null)
   const roles = useRoles(organizationId)
   const custom = useOrganizationList('custom roles', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/customRole', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/customRole', inPath({ organizationId }))),
   )
   const known = new Set((custom.data ?? []).map(({ id }) => id))
   return (
@@ -276,7 +277,7 @@ export const Roles = ({ organizationId }: Props) => {
         of={{ ...roles, data: roles.data?.filter(({ id }) => !known.has(id)) }}
         empty={null}
         columns={[
-          { title: 'Role', isTight: true, show: ({ name }) => <span className="strong">{name}</span> },
+          { title: 'Role', look: 'tight', show: ({ name }) => <span className="strong">{name}</span> },
           { title: 'May', show: ({ name }) => <span className="dim">{meaning[name.toLowerCase()] ?? ''}</span> },
         ]}
       />

@@ -1,11 +1,11 @@
 /** The sources of images, charts and repositories, and their credentials. */
+
 import type { Schemas } from '../../api/client.ts'
 import type { FieldSpec, Values } from '../../ui/record-form.tsx'
+import { optionsOf } from '../../ui/record-form.tsx'
 import { Time } from '../../ui/time.tsx'
 import { Collection } from './collection.tsx'
 import type { Props } from './list.ts'
-
-const optionsOf = (words: Record<string, string>) => Object.entries(words).map(([value, label]) => ({ value, label }))
 
 const registryKinds: Record<string, string> = {
   DOCKER_HUB: 'Docker Hub',
@@ -114,7 +114,7 @@ export const Registries = ({ organizationId }: Props) => (
         title: 'Registry',
         show: ({ name, url, description }) => <Named name={name} notes={[url, description]} />,
       },
-      { title: 'Kind', isTight: true, isOptional: true, show: ({ kind }) => registryKinds[kind ?? ''] ?? kind },
+      { title: 'Kind', look: 'tight optional', show: ({ kind }) => registryKinds[kind ?? ''] ?? kind },
       {
         title: 'Pulls',
         show: ({ login }) => (
@@ -151,7 +151,7 @@ export const Charts = ({ organizationId }: Props) => (
         title: 'Repository',
         show: ({ name, url }) => <Named name={name} notes={[url]} />,
       },
-      { title: 'Kind', isTight: true, isOptional: true, show: ({ kind }) => chartKinds[kind ?? ''] ?? kind },
+      { title: 'Kind', look: 'tight optional', show: ({ kind }) => chartKinds[kind ?? ''] ?? kind },
     ]}
   />
 )
@@ -195,8 +195,8 @@ export const GitTokens = ({ organizationId }: Props) => (
         title: 'Token',
         show: ({ name, description }) => <Named name={name} notes={[description]} />,
       },
-      { title: 'Host', isOptional: true, show: ({ git_api_url: url }) => <span className="dim">{url}</span> },
-      { title: 'Ends', isTight: true, isOptional: true, show: ({ expired_at: at }) => <Time at={at} /> },
+      { title: 'Host', look: 'optional', show: ({ git_api_url: url }) => <span className="dim">{url}</span> },
+      { title: 'Ends', look: 'tight optional', show: ({ expired_at: at }) => <Time at={at} /> },
     ]}
   />
 )
@@ -286,7 +286,7 @@ export const Labels = ({ organizationId }: Props) => (
           { title: 'Annotations', show: ({ annotations }) => <PairList pairs={annotations} /> },
           {
             title: 'On',
-            isOptional: true,
+            look: 'optional',
             show: ({ scopes }) => <span className="dim small">{scopes.map(scopeWord).join(', ')}</span>,
           },
         ]}

@@ -1,13 +1,13 @@
 /** Tokens of programs. Their text is shown once. */
 import { useState } from 'react'
-import { answerOf, client, Problem } from '../../api/client.ts'
+import { answerOf, client, inPath, Problem } from '../../api/client.ts'
 import { NewButton, Once, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { RecordForm } from '../../ui/record-form.tsx'
+import { namesOf, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
 import { Time } from '../../ui/time.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 import { useRoles } from './roles.tsx'
 
 const scopes = ['Read', 'Deploy', 'Write', 'Admin'].map((each) => ({ value: each, label: each }))
@@ -25,7 +25,7 @@ export const Tokens = ({ organizationId }: Props) => {
   const [made, setMade] = useState<string | null>(null)
   const roles = useRoles(organizationId, isMaking)
   const tokens = useOrganizationList('tokens', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/apiToken', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/apiToken', inPath({ organizationId }))),
   )
   return (
     <div className="stack">
@@ -56,8 +56,7 @@ export const Tokens = ({ organizationId }: Props) => {
           },
           {
             title: 'Last used',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ last_used_at, last_used_ip }) => (
               <>
                 <Time at={last_used_at} />
@@ -65,10 +64,10 @@ export const Tokens = ({ organizationId }: Props) => {
               </>
             ),
           },
-          { title: 'Ends', isTight: true, isOptional: true, show: ({ expires_at }) => <Time at={expires_at} /> },
+          { title: 'Ends', look: 'tight optional', show: ({ expires_at }) => <Time at={expires_at} /> },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: ({ id, name }) =>
               may('administer') ? (
                 <Remove
@@ -78,9 +77,10 @@ export const Tokens = ({ organizationId }: Props) => {
                   consequence="It works no longer, and neither does any token that was created with it."
                   act={() =>
                     answerOf(
-                      client.DELETE('/organization/{organizationId}/apiToken/{apiTokenId}', {
-                        params: { path: { organizationId, apiTokenId: id } },
-                      }),
+                      client.DELETE(
+                        '/organization/{organizationId}/apiToken/{apiTokenId}',
+                        inPath({ organizationId, apiTokenId: id }),
+                      ),
                     )
                   }
                 />
@@ -102,7 +102,7 @@ export const Tokens = ({ organizationId }: Props) => {
               label: 'Role',
               kind: 'choice',
               hint: 'Narrows the scopes to what the role allows; without scopes, the role alone counts.',
-              options: (roles.data ?? []).map(({ id, name }) => ({ value: id, label: name })),
+              options: namesOf(roles.data),
             },
             { at: '/days', label: 'Ends', kind: 'choice', options: ends, initial: '' },
             { at: '/description', label: 'Description' },
@@ -117,7 +117,7 @@ export const Tokens = ({ organizationId }: Props) => {
               days === undefined ? {} : { expires_at: new Date(Date.now() + Number(days) * dayMs).toISOString() }
             const { token } = await answerOf(
               client.POST('/organization/{organizationId}/apiToken', {
-                ...pathOf(organizationId),
+                ...inPath({ organizationId }),
                 body: { ...body, ...end } as { name: string },
               }),
             )

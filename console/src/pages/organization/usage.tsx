@@ -1,8 +1,8 @@
 /** How much of its limits an organization uses. */
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath } from '../../api/client.ts'
 import { Empty } from '../../ui/notices.tsx'
 import { Rows } from '../../ui/rows.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 const words: Record<string, string> = {
   SERVICES: 'Services',
@@ -36,7 +36,7 @@ const Bar = ({ used, limit, label }: { used: number | null; limit: number | null
 
 export const Usage = ({ organizationId }: Props) => {
   const limits = useOrganizationList('limits', organizationId, async () => {
-    const { results } = await answerOf(client.GET('/organization/{organizationId}/limits', pathOf(organizationId)))
+    const { results } = await answerOf(client.GET('/organization/{organizationId}/limits', inPath({ organizationId })))
     return { results: results.map((each) => ({ ...each, id: each.name })) }
   })
   return (
@@ -57,15 +57,15 @@ export const Usage = ({ organizationId }: Props) => {
               </>
             ),
           },
-          { title: 'Used', isTight: true, show: ({ name, used }) => shown(used, name) },
+          { title: 'Used', look: 'tight', show: ({ name, used }) => shown(used, name) },
           {
             title: 'Limit',
-            isTight: true,
+            look: 'tight',
             show: ({ name, limit }) => (limit === null ? 'no limit' : shown(limit, name)),
           },
           {
             title: 'Share',
-            isOptional: true,
+            look: 'optional',
             show: ({ name, used, limit }) => <Bar used={used} limit={limit} label={words[name] ?? name} />,
           },
         ]}

@@ -1,17 +1,19 @@
 /** Addresses that get events of deployments, and the deliveries to them. */
-import { Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas } from '../../api/client.ts'
+import { refresh } from '../../api/queries.ts'
 import { DialogFrame, NewButton, Once, Remove } from '../../ui/dialog.tsx'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
-import { type FieldSpec, RecordForm } from '../../ui/record-form.tsx'
+import { type FieldSpec, optionsOf, RecordForm } from '../../ui/record-form.tsx'
 import { Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import { modeWords } from '../overview.tsx'
-import { type Props, pathOf, useOrganizationList } from './list.ts'
+import { type Props, useOrganizationList } from './list.ts'
 
 type Webhook = Schemas['Webhook']
 
@@ -21,8 +23,6 @@ const eventWords: Record<string, string> = {
   DEPLOYMENT_FAILURE: 'failed',
   DEPLOYMENT_CANCELLED: 'canceled',
 }
-const optionsOf = (words: Record<string, string>) => Object.entries(words).map(([value, label]) => ({ value, label }))
-
 const fields: readonly FieldSpec[] = [
   { at: '/target_url', label: 'Address', placeholder: 'https://example.org/hook', isRequired: true },
   {
@@ -93,29 +93,25 @@ const Outcome = ({ delivery: { target_response_status_code: code, error } }: { d
 }
 
 const Deliveries = ({ organizationId, webhookId }: Props & { webhookId: string }) => {
-  const queries = useQueryClient()
   const may = useMay()
   const [shown, show] = useState<Delivery | null>(null)
   const path = { organizationId, webhookId }
   const deliveries = useQuery({
     queryKey: ['deliveries', webhookId],
-    queryFn: async () => {
-      const { results } = await answerOf(
-        client.GET('/organization/{organizationId}/webhook/{webhookId}/event', { params: { path } }),
-      )
-      return results as unknown as Delivery[]
-    },
+    queryFn: (): Promise<Delivery[]> =>
+      resultsOf(client.GET('/organization/{organizationId}/webhook/{webhookId}/event', inPath(path))),
   })
   const resending = useMutation({
     mutationFn: (webhookEventId: string) =>
       answerOf(
-        client.POST('/organization/{organizationId}/webhook/{webhookId}/event/{webhookEventId}/resend', {
-          params: { path: { ...path, webhookEventId } },
-        }),
+        client.POST(
+          '/organization/{organizationId}/webhook/{webhookId}/event/{webhookEventId}/resend',
+          inPath({ ...path, webhookEventId }),
+        ),
       ),
     onSuccess() {
       tell('It is being sent again.')
-      void queries.invalidateQueries({ queryKey: ['deliveries', webhookId] })
+      void refresh(['deliveries', webhookId])
     },
     onError: tellProblem,
   })
@@ -123,9 +119,9 @@ const Deliveries = ({ organizationId, webhookId }: Props & { webhookId: string }
     <section className="stack">
       <div className="row">
         <h2>Deliveries</h2>
-        <Button size="compact-sm" variant="default" className="push" onClick={() => void deliveries.refetch()}>
+        <SmallButton className="push" onClick={() => void deliveries.refetch()}>
           Read again
-        </Button>
+        </SmallButton>
       </div>
       <Rows
         of={deliveries}
@@ -133,21 +129,15 @@ const Deliveries = ({ organizationId, webhookId }: Props & { webhookId: string }
         columns={[
           { title: 'Event', show: ({ matched_event }) => matched_event.toLowerCase().replaceAll('_', ' ') },
           { title: 'Result', show: (row) => <Outcome delivery={row} /> },
-          { title: 'Attempt', isTight: true, isOptional: true, show: ({ attempt }) => attempt },
-          { title: 'Sent', isTight: true, show: ({ created_at }) => <Time at={created_at} /> },
+          { title: 'Attempt', look: 'tight optional', show: ({ attempt }) => attempt },
+          { title: 'Sent', look: 'tight', show: ({ created_at }) => <Time at={created_at} /> },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: (row) => (
               <span className="row">
-                <Button size="compact-sm" variant="default" onClick={() => show(row)}>
-                  Payload
-                </Button>
-                {may('write') ? (
-                  <Button size="compact-sm" variant="default" onClick={() => resending.mutate(row.id)}>
-                    Send again
-                  </Button>
-                ) : null}
+                <SmallButton onClick={() => show(row)}>Payload</SmallButton>
+                {may('write') ? <SmallButton onClick={() => resending.mutate(row.id)}>Send again</SmallButton> : null}
               </span>
             ),
           },
@@ -178,7 +168,10 @@ const Editor = ({
       save={async (body) => {
         if (webhook === undefined) {
           const made = await answerOf(
-            client.POST('/organization/{organizationId}/webhook', { ...pathOf(organizationId), body: body as never }),
+            client.POST('/organization/{organizationId}/webhook', {
+              ...inPath({ organizationId }),
+              body: body as never,
+            }),
           )
           onMade(made.signing_secret)
           return
@@ -201,7 +194,7 @@ export const Webhooks = ({ organizationId }: Props) => {
   const [secret, setSecret] = useState<string | null>(null)
   const [followed, follow] = useState<string | null>(null)
   const webhooks = useOrganizationList('webhooks', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/webhook', pathOf(organizationId))),
+    answerOf(client.GET('/organization/{organizationId}/webhook', inPath({ organizationId }))),
   )
   return (
     <div className="stack">
@@ -226,28 +219,21 @@ export const Webhooks = ({ organizationId }: Props) => {
           },
           {
             title: 'State',
-            isTight: true,
-            isOptional: true,
+            look: 'tight optional',
             show: ({ enabled }) => (enabled === false ? 'disabled' : 'enabled'),
           },
           {
             title: 'Actions',
-            isTight: true,
+            look: 'tight',
             show: (row) => (
               <span className="row wraps">
-                <Button
-                  size="compact-sm"
-                  variant="default"
+                <SmallButton
                   aria-expanded={followed === row.id}
                   onClick={() => follow(followed === row.id ? null : row.id)}
                 >
                   Deliveries
-                </Button>
-                {may('write') ? (
-                  <Button size="compact-sm" variant="default" onClick={() => open({ edit: row })}>
-                    Edit
-                  </Button>
-                ) : null}
+                </SmallButton>
+                {may('write') ? <SmallButton onClick={() => open({ edit: row })}>Edit</SmallButton> : null}
                 {may('administer') ? (
                   <Remove
                     name={row.target_url ?? ''}
@@ -256,9 +242,10 @@ export const Webhooks = ({ organizationId }: Props) => {
                     consequence="Nothing is sent to this address any more."
                     act={() =>
                       answerOf(
-                        client.DELETE('/organization/{organizationId}/webhook/{webhookId}', {
-                          params: { path: { organizationId, webhookId: row.id } },
-                        }),
+                        client.DELETE(
+                          '/organization/{organizationId}/webhook/{webhookId}',
+                          inPath({ organizationId, webhookId: row.id }),
+                        ),
                       )
                     }
                   />

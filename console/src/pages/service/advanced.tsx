@@ -1,11 +1,11 @@
 /** The advanced settings of a service: each with its default and its effect here, with search. */
 import { forms } from 'virtual:advanced'
 import { Button, Switch, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useBlocker, useNavigate, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { answerOf, client, type FieldProblem, toProblem } from '../../api/client.ts'
-import type * as read from '../../api/queries.ts'
+import { answerOf, client, type FieldProblem, inPath, toProblem } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
 import { EffectChip, Field, Sentence } from '../../ui/field.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
@@ -15,9 +15,6 @@ import { ClusterNote, useNotApplied } from './cluster-note.tsx'
 import type { Shown } from './shown.ts'
 
 type Values = Record<string, unknown>
-
-const pathOf = (kind: read.Kind) =>
-  `/${kind}/{containerId}/advancedSettings` as '/container/{containerId}/advancedSettings'
 
 const isSame = (left: unknown, right: unknown): boolean =>
   JSON.stringify(left ?? null) === JSON.stringify(right ?? null)
@@ -90,7 +87,6 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
   const { q = '' } = useSearch({ from: '/frame/s/$kind/$serviceId/$section' })
   const navigate = useNavigate()
   const may = useMay()
-  const queries = useQueryClient()
   const notApplied = useNotApplied(service)
   const [only, setOnly] = useState(false)
   const [draft, setDraft] = useState<Values>({})
@@ -106,13 +102,20 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
     async mutationFn() {
       const params = { path: { containerId: service.id } }
       // The request replaces all of them, so it is based on the current ones: changes of other clients are kept.
-      const now = (await answerOf(client.GET(pathOf(service.kind), { params }))) as Values
+      const now = (await answerOf(
+        client.GET(read.pathOf(service.kind, '/container/{containerId}/advancedSettings'), { params }),
+      )) as Values
       const body = { ...now, ...Object.fromEntries(changed.map((name) => [name, draft[name]])) }
-      return answerOf(client.PUT(pathOf(service.kind), { params, body: body as never }))
+      return answerOf(
+        client.PUT(read.pathOf(service.kind, '/container/{containerId}/advancedSettings'), {
+          params,
+          body: body as never,
+        }),
+      )
     },
     async onSuccess() {
-      await queries.invalidateQueries({ queryKey: ['advanced', service.id] })
-      void queries.invalidateQueries({ queryKey: ['plan'] })
+      await read.refresh(['advanced', service.id])
+      void read.refresh('plan')
       begin()
     },
   })
@@ -190,7 +193,12 @@ export const AdvancedSettings = ({ service }: Shown) => {
   const values = useQuery({
     queryKey: ['advanced', service.id],
     queryFn: async () =>
-      (await answerOf(client.GET(pathOf(service.kind), { params: { path: { containerId: service.id } } }))) as Values,
+      (await answerOf(
+        client.GET(
+          read.pathOf(service.kind, '/container/{containerId}/advancedSettings'),
+          inPath({ containerId: service.id }),
+        ),
+      )) as Values,
   })
   return <Answer of={values}>{(found) => <Form service={service} values={found} />}</Answer>
 }

@@ -1,20 +1,20 @@
 /** The deployments of a service, and the versions for a rollback. */
-import { Button } from '@mantine/core'
+
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useState } from 'react'
+import type { Schemas } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { PlanDialog } from '../../ui/plan.tsx'
 import { type Column, Rows } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { StateMark } from '../../ui/state.tsx'
 import { Time } from '../../ui/time.tsx'
 import type { Shown } from './shown.ts'
 
-type Execution = NonNullable<
-  Awaited<ReturnType<NonNullable<ReturnType<typeof read.serviceHistory>['queryFn']>>>
->[number] & { id: string }
+type Execution = Schemas['DeploymentHistoryService'] & { id: string }
 
 /** The commit, else the image, else the number of the deployment. */
 const versionOf = ({ id, details }: Execution): string => {
@@ -48,22 +48,20 @@ export const Deployments = ({ service }: Shown) => {
         </>
       ),
     },
-    { title: 'Result', isTight: true, show: ({ status }) => <StateMark state={status} /> },
+    { title: 'Result', look: 'tight', show: ({ status }) => <StateMark state={status} /> },
     {
       title: 'By',
-      isOptional: true,
+      look: 'optional',
       show: ({ auditing_data: audit }) => <span className="dim">{audit.triggered_by}</span>,
     },
-    { title: 'When', isTight: true, show: ({ auditing_data: audit }) => <Time at={audit.created_at} /> },
+    { title: 'When', look: 'tight', show: ({ auditing_data: audit }) => <Time at={audit.created_at} /> },
     {
       title: 'Actions',
-      isTight: true,
+      look: 'tight',
       show({ id }) {
         const release = byExecution.get(id)
         return release?.was_successful === true && !release.is_current && may('deploy') ? (
-          <Button size="compact-sm" variant="default" onClick={() => ask(release.id)}>
-            Roll back to this
-          </Button>
+          <SmallButton onClick={() => ask(release.id)}>Roll back to this</SmallButton>
         ) : null
       },
     },

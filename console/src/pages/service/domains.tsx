@@ -1,23 +1,23 @@
 /** The domains of a service, with the state of their certificates. */
+
 import { Button, Checkbox, Textarea, TextInput } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client, type Schemas, toProblem } from '../../api/client.ts'
-import type * as read from '../../api/queries.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas, toProblem } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
 import { Breakable } from '../../ui/breakable.tsx'
 import { DialogFrame } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { submitting } from '../../ui/submitting.ts'
 import { Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
 import type { Shown } from './shown.ts'
 
-const domainPath = (kind: read.Kind) => `/${kind}/{containerId}/customDomain` as '/container/{containerId}/customDomain'
-
-const oneDomainPath = (kind: read.Kind) =>
-  `${domainPath(kind)}/{customDomainId}` as '/container/{containerId}/customDomain/{customDomainId}'
+const listPath = '/container/{containerId}/customDomain'
+const itemPath = `${listPath}/{customDomainId}` as const
 
 interface Props {
   service: read.Service
@@ -25,22 +25,18 @@ interface Props {
   onClose(): void
 }
 
-const certificatePath = (kind: read.Kind) =>
-  `${oneDomainPath(kind)}/certificate` as '/container/{containerId}/customDomain/{customDomainId}/certificate'
-
 const pem = { autosize: true, minRows: 5, maxRows: 10, required: true, spellCheck: false } as const
 const mono = { input: { fontFamily: 'var(--mono)', fontSize: 12 } }
 
 /** A certificate that a user uploads for a domain, in place of an ordered one. */
 const CertificateDialog = ({ service, domain, onClose }: Props) => {
-  const queries = useQueryClient()
   const may = useMay()
   const [certificate, setCertificate] = useState('')
   const [key, setKey] = useState('')
   const params = { path: { containerId: service.id, customDomainId: domain.id } }
-  const path = certificatePath(service.kind)
+  const path = read.pathOf(service.kind, `${itemPath}/certificate`)
   const onSuccess = (): void => {
-    void queries.invalidateQueries({ queryKey: ['domains'] })
+    void read.refresh('domains')
     tell(`The certificate of ${domain.domain} was changed.`)
     onClose()
   }
@@ -112,18 +108,16 @@ const CertificateDialog = ({ service, domain, onClose }: Props) => {
 const useDomains = ({ kind, id }: read.Service) =>
   useQuery({
     queryKey: ['domains', id],
-    queryFn: async () =>
-      (await answerOf(client.GET(domainPath(kind), { params: { path: { containerId: id } } }))).results,
+    queryFn: () => resultsOf(client.GET(read.pathOf(kind, listPath), inPath({ containerId: id }))),
   })
 
 const NewDomain = ({ service }: { service: read.Service }) => {
-  const queries = useQueryClient()
   const [domain, setDomain] = useState('')
   const [orders, setOrders] = useState(true)
   const adding = useMutation({
     mutationFn: () =>
       answerOf(
-        client.POST(domainPath(service.kind), {
+        client.POST(read.pathOf(service.kind, listPath), {
           params: { path: { containerId: service.id } },
           body: { domain, generate_certificate: orders, use_cdn: false },
         }),
@@ -131,7 +125,7 @@ const NewDomain = ({ service }: { service: read.Service }) => {
     onSuccess() {
       setDomain('')
       tell(`${domain} was added.`)
-      for (const name of ['domains', 'links']) void queries.invalidateQueries({ queryKey: [name] })
+      void read.refresh('domains', 'links')
     },
   })
   const submit = submitting(() => adding.mutate())
@@ -197,8 +191,8 @@ const useCheck = ({ kind, id }: read.Service) =>
   useQuery({
     queryKey: ['domain check', id],
     queryFn: async () => {
-      const path = `/${kind}/{containerId}/checkCustomDomain` as '/container/{containerId}/checkCustomDomain'
-      return (await answerOf(client.GET(path, { params: { path: { containerId: id } } }))).results
+      const path = read.pathOf(kind, '/container/{containerId}/checkCustomDomain')
+      return resultsOf(client.GET(path, inPath({ containerId: id })))
     },
     enabled: false,
     gcTime: 0,
@@ -237,16 +231,8 @@ const DomainRow = ({
       </td>
       <td className="tight">
         <div className="row wraps">
-          {may('write') ? (
-            <Button size="compact-sm" variant="default" onClick={onUpload}>
-              Certificate
-            </Button>
-          ) : null}
-          {may('delete') ? (
-            <Button size="compact-sm" variant="default" onClick={onRemove}>
-              Remove
-            </Button>
-          ) : null}
+          {may('write') ? <SmallButton onClick={onUpload}>Certificate</SmallButton> : null}
+          {may('delete') ? <SmallButton onClick={onRemove}>Remove</SmallButton> : null}
         </div>
       </td>
     </tr>
@@ -254,17 +240,14 @@ const DomainRow = ({
 }
 
 const DomainTable = ({ service, rows }: { service: read.Service; rows: readonly Domain[] }) => {
-  const queries = useQueryClient()
   const check = useCheck(service)
   const [uploading, upload] = useState<Domain | null>(null)
   const removing = useMutation({
     mutationFn: (id: string) =>
       answerOf(
-        client.DELETE(oneDomainPath(service.kind), {
-          params: { path: { containerId: service.id, customDomainId: id } },
-        }),
+        client.DELETE(read.pathOf(service.kind, itemPath), inPath({ containerId: service.id, customDomainId: id })),
       ),
-    onSuccess: () => void queries.invalidateQueries({ queryKey: ['domains'] }),
+    onSuccess: () => void read.refresh('domains'),
     onError: tellProblem,
   })
   return (

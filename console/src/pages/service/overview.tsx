@@ -1,9 +1,10 @@
 /** The facts and the state of a service. */
-import { Button, PasswordInput } from '@mantine/core'
+
+import { PasswordInput } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { Fragment, useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, inPath } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { useStream } from '../../api/stream.ts'
 import { Breakable } from '../../ui/breakable.tsx'
@@ -12,6 +13,7 @@ import { Icon } from '../../ui/icons.tsx'
 import { Answer, Waiting } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { Time } from '../../ui/time.tsx'
 import { ClusterNote } from './cluster-note.tsx'
 import { factsOf, isProse } from './facts.ts'
@@ -144,22 +146,16 @@ const Credentials = ({ id }: { id: string }) => {
   const [isShown, show] = useState(false)
   const asked = useQuery({
     queryKey: ['credentials', id],
-    queryFn: () =>
-      answerOf(client.GET('/database/{databaseId}/masterCredentials', { params: { path: { databaseId: id } } })),
+    queryFn: () => answerOf(client.GET('/database/{databaseId}/masterCredentials', inPath({ databaseId: id }))),
     enabled: isShown,
     gcTime: 0,
     retry: false,
   })
   if (!isShown)
     return (
-      <Button
-        size="compact-sm"
-        variant="default"
-        leftSection={<Icon name="eye" size={14} />}
-        onClick={() => show(true)}
-      >
+      <SmallButton leftSection={<Icon name="eye" size={14} />} onClick={() => show(true)}>
         Show credentials
-      </Button>
+      </SmallButton>
     )
   return (
     <Answer of={asked}>
@@ -179,9 +175,7 @@ const Credentials = ({ id }: { id: string }) => {
             value={password}
             visibilityToggleButtonProps={{ 'aria-label': 'Show the password' }}
           />
-          <Button size="compact-sm" variant="default" onClick={() => void navigator.clipboard.writeText(password)}>
-            Copy the password
-          </Button>
+          <SmallButton onClick={() => void navigator.clipboard.writeText(password)}>Copy the password</SmallButton>
         </div>
       )}
     </Answer>

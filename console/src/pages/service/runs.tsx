@@ -1,9 +1,10 @@
 /** The scheduled and manual runs of a job, each with its output. */
+
 import { Button } from '@mantine/core'
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
-import { answerOf, client, type Schemas } from '../../api/client.ts'
-import type * as read from '../../api/queries.ts'
+import { answerOf, client, inPath, resultsOf, type Schemas } from '../../api/client.ts'
+import * as read from '../../api/queries.ts'
 import { createRefresher } from '../../api/refresh.ts'
 import { useStream } from '../../api/stream.ts'
 import { Icon } from '../../ui/icons.tsx'
@@ -11,6 +12,7 @@ import { KeptLog } from '../../ui/kept-log.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { StateMark } from '../../ui/state.tsx'
 import { durationOf, Time } from '../../ui/time.tsx'
 import { tell, tellProblem } from '../../ui/toasts.tsx'
@@ -24,8 +26,7 @@ const runsKey = ({ environmentId, id }: read.Service) => ['history', environment
 const useRuns = (service: read.Service) =>
   useQuery({
     queryKey: runsKey(service),
-    queryFn: async () =>
-      (await answerOf(client.GET('/job/{jobId}/run', { params: { path: { jobId: service.id } } }))).results,
+    queryFn: () => resultsOf(client.GET('/job/{jobId}/run', inPath({ jobId: service.id }))),
   })
 
 const states: Record<Run['state'], { state: string; word?: string }> = {
@@ -40,7 +41,7 @@ const RunLog = ({ service, run }: { service: read.Service; run: Run }) => {
     queryKey: [...runsKey(service), run.id],
     queryFn: async () => {
       const path = { jobId: service.id, runId: run.id }
-      const { results } = await answerOf(client.GET('/job/{jobId}/run/{runId}/log', { params: { path } }))
+      const { results } = await answerOf(client.GET('/job/{jobId}/run/{runId}/log', inPath(path)))
       return results.map(({ id, created_at: at, message: text, pod_name: from }) => ({
         ...{ id, at: Date.parse(at), text, isError: false, from },
       }))
@@ -73,9 +74,9 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
     <td className="tight optional mono">{run.exit_code ?? '–'}</td>
     <td className="tight">
       {run.is_output_kept ? (
-        <Button size="compact-sm" variant="default" aria-expanded={isOpen} onClick={onOpen}>
+        <SmallButton aria-expanded={isOpen} onClick={onOpen}>
           {isOpen ? 'Hide log' : 'Log'}
-        </Button>
+        </SmallButton>
       ) : (
         <span className="dim small">log not kept</span>
       )}
@@ -85,12 +86,11 @@ const RunRow = ({ run, isOpen, onOpen }: { run: Run; isOpen: boolean; onOpen(): 
 
 const RunNow = ({ service }: { service: read.Service }) => {
   const may = useMay()
-  const queries = useQueryClient()
   const starting = useMutation({
-    mutationFn: () => answerOf(client.POST('/job/{jobId}/run', { params: { path: { jobId: service.id } } })),
+    mutationFn: () => answerOf(client.POST('/job/{jobId}/run', inPath({ jobId: service.id }))),
     onSuccess() {
       tell(`${service.name} runs now, beside its schedule.`, { to: `/s/job/${service.id}/runs`, text: 'See its runs' })
-      void queries.invalidateQueries({ queryKey: runsKey(service) })
+      void read.refresh(runsKey(service))
     },
     onError: tellProblem,
   })

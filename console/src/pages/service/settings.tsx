@@ -1,10 +1,8 @@
 /** The settings of a service, as a form made from the schema of the API. */
 
 import { forms } from 'virtual:forms'
-import { useQueryClient } from '@tanstack/react-query'
 import { answerOf, client } from '../../api/client.ts'
-import type * as read from '../../api/queries.ts'
-import type { Service } from '../../api/queries.ts'
+import * as read from '../../api/queries.ts'
 import { SchemaForm } from '../../ui/form.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ClusterNote } from './cluster-note.tsx'
@@ -43,7 +41,7 @@ const helmSource = ({ repository, git }: { repository?: Fields; git?: Fields }):
       }
 
 /** The record, in the format that an edit accepts. */
-const editableOf = ({ kind, raw }: Pick<Service, 'kind' | 'raw'>): Fields => {
+const editableOf = ({ kind, raw }: Pick<read.Service, 'kind' | 'raw'>): Fields => {
   if (kind === 'job') return { ...raw, source: jobSource(raw.source as Fields) }
   if (kind === 'helm') return { ...raw, source: helmSource(raw.source as Fields) }
   if (kind === 'terraform') {
@@ -80,7 +78,6 @@ const hidden = ['annotations_groups', 'labels_groups', 'registry_id', 'icon_uri'
 
 export const Settings = ({ service }: Shown) => {
   const may = useMay()
-  const queries = useQueryClient()
   const { kind, id } = service
   return (
     <div className="stack wide">
@@ -93,11 +90,9 @@ export const Settings = ({ service }: Shown) => {
         isReadOnly={!may('write')}
         saved="Saved. The next deployment applies it."
         save={async (changes) => {
-          const path = `/${kind}/{containerId}` as '/container/{containerId}'
+          const path = read.pathOf(kind, '/container/{containerId}')
           await answerOf(client.PUT(path, { params: { path: { containerId: id } }, body: changes as never }))
-          await Promise.all(
-            ['service', 'services', 'links', 'plan'].map((name) => queries.invalidateQueries({ queryKey: [name] })),
-          )
+          await read.refresh('service', 'services', 'links', 'plan')
         }}
       />
     </div>

@@ -1,14 +1,16 @@
 /** A terraform service: the actions on its module, and its resources. */
+
 import { Button } from '@mantine/core'
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useMutation, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { answerOf, client } from '../../api/client.ts'
+import { answerOf, client, resultsOf } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { DeploymentLog } from '../../ui/deployment-log.tsx'
 import { DialogButtons, DialogFrame, ProblemNote } from '../../ui/dialog.tsx'
 import { Answer, Empty } from '../../ui/notices.tsx'
 import { useMay } from '../../ui/place.ts'
 import { ListTable } from '../../ui/rows.tsx'
+import { SmallButton } from '../../ui/small-button.ts'
 import { tell } from '../../ui/toasts.tsx'
 import { Outputs } from './outputs.tsx'
 import type { Shown } from './shown.ts'
@@ -35,7 +37,6 @@ type Action = keyof typeof actions
 
 const Ask = ({ service, action, onClose }: { service: read.Service; action: Action; onClose(): void }) => {
   const { id, name, environmentId } = service
-  const queries = useQueryClient()
   const { button, title, text } = actions[action]
   const doing = useMutation({
     mutationFn: () =>
@@ -44,7 +45,7 @@ const Ask = ({ service, action, onClose }: { service: read.Service; action: Acti
       ),
     onSuccess() {
       tell(`${title} ${name}: requested.`, { to: `/e/${environmentId}/deployments`, text: 'See the deployment' })
-      void queries.invalidateQueries({ queryKey: ['history', environmentId] })
+      void read.refresh(['history', environmentId])
       onClose()
     },
   })
@@ -70,9 +71,9 @@ export const TerraformActions = ({ service }: { service: read.Service }) => {
   return (
     <div className="row wraps">
       {Object.entries(actions).map(([action, { button }]) => (
-        <Button key={action} size="compact-sm" variant="default" onClick={() => ask(action as Action)}>
+        <SmallButton key={action} onClick={() => ask(action as Action)}>
           {button}
-        </Button>
+        </SmallButton>
       ))}
       {asked === null ? null : <Ask service={service} action={asked} onClose={() => ask(null)} />}
     </div>
@@ -103,7 +104,7 @@ const Resources = ({ service }: { service: read.Service }) => {
     queryKey: ['history', service.environmentId, 'resources', service.id],
     queryFn: async () => {
       const params = { path: { terraformId: service.id } }
-      return (await answerOf(client.GET('/terraform/{terraformId}/terraformResources', { params }))).results
+      return resultsOf(client.GET('/terraform/{terraformId}/terraformResources', { params }))
     },
   })
   return (
