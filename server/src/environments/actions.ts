@@ -37,9 +37,9 @@ const common = {
   owner,
 }
 const deploys = { scope: 'Deploy' as const, cluster: 'ENV_CREATOR' as const }
-// It destroys data, so it requires the same rights as a delete.
-const destroys = { scope: 'Admin' as const }
 const accepted = { status: 202 as const, answer: AcceptedEnvironmentStatus }
+// They destroy data, so they require the same rights as a delete.
+const destroying = { ...common, scope: 'Admin' as const }
 const deploying = { ...common, ...deploys, ...accepted, ...planned() }
 
 /** Empty unless it is the same for all. */
@@ -117,8 +117,7 @@ const wholeActions: Operation[] = [
     run: (context) => act(context, 'STOP', requestAll(context), true),
   }),
   operation({
-    ...common,
-    ...destroys,
+    ...destroying,
     ...accepted,
     ...planned(),
     id: 'uninstallEnvironment',
@@ -137,8 +136,7 @@ const wholeActions: Operation[] = [
     run: (context) => act(context, 'DEPLOY', releasesThen(context), true),
   }),
   operation({
-    ...common,
-    ...destroys,
+    ...destroying,
     ...planned(SkipReconcile),
     id: 'deleteEnvironment',
     method: 'DELETE',
@@ -291,8 +289,7 @@ const chosenActions: Operation[] = [
     run: (context) => actOn(context, 'STOP', chosenIds(context)),
   }),
   operation({
-    ...common,
-    ...destroys,
+    ...destroying,
     ...planned(),
     id: 'uninstallSelectedServices',
     path: '/environment/{environmentId}/service/uninstall',
@@ -302,8 +299,7 @@ const chosenActions: Operation[] = [
     run: (context) => actOn(context, 'UNINSTALL', chosenIds(context)),
   }),
   operation({
-    ...common,
-    ...destroys,
+    ...destroying,
     ...planned(SkipReconcile),
     id: 'deleteSelectedServices',
     path: '/environment/{environmentId}/service/delete',

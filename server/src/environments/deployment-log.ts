@@ -2,6 +2,7 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
+import { readClusterId } from '../clusters/refs.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
 import { idOf } from '../lib/ids.ts'
 import { words } from '../lib/words.ts'
@@ -81,12 +82,6 @@ const Line = Type.Object({
   ),
   message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
 })
-
-/** The id of the environment's cluster. */
-export const readClusterId = async ({ db, node }: Context): Promise<string> => {
-  const [row] = await db.query<{ id: string }>(`select spec ->> 'cluster_id' as id from node where id = $1`, [node.id])
-  return row!.id
-}
 
 /** A line in the public API. */
 export const toLine = (row: LogRow, context: Context, clusterId: string) => {
@@ -175,7 +170,7 @@ export const deploymentLogOperations: Operation[] = [
     summary: 'Read the log of a deployment (`version` is its execution_id), by default the last one, oldest line first',
     answer: Type.Array(Line),
     async run(context) {
-      const clusterId = await readClusterId(context)
+      const clusterId = (await readClusterId(context.db, context.node.id))!
       return (await readLines(context, maxLines)).map((row) => toLine(row, context, clusterId))
     },
   }),

@@ -41,6 +41,8 @@ export const triggerOf = (action: string, services: readonly { subAction: string
   return words.size === 1 ? [...words][0]! : action
 }
 
+export const stageStatuses = ['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']
+
 const EnvironmentEntry = Type.Object(
   {
     identifier: Type.Object({ execution_id: Text(), environment_id: Uuid(), deployment_request_id: Uuid() }),
@@ -52,7 +54,7 @@ const EnvironmentEntry = Type.Object(
     stages: Type.Array(
       Type.Object({
         name: Text(),
-        status: OneOf(['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']),
+        status: OneOf(stageStatuses),
         duration: Text(),
         services: Type.Array(ServiceEntry),
       }),

@@ -2,9 +2,10 @@
 import Type from 'typebox'
 import { type Context, nodeInPath, type Operation, operation, reading } from '../api/operations/operation.ts'
 import { Maybe, Text, Uuid } from '../api/operations/schema.ts'
+import { readClusterId } from '../clusters/refs.ts'
 import { followTail } from '../streams/log-tail.ts'
 import { endAway, eventSink, lastEventId, type Sink, socketSink } from '../streams/sink.ts'
-import { maxLines, readClusterId, toLine } from './deployment-log.ts'
+import { maxLines, toLine } from './deployment-log.ts'
 import { executionOf, type LogRow, readAfter, readEnd, readLast } from './deployment-log-lines.ts'
 import { StreamQuery } from './stream-query.ts'
 
@@ -28,7 +29,7 @@ const followLog = async (
   const { parts, node } = context
   const execution = executionOf(context)
   if (execution === undefined) return sink.end(unknown)
-  const clusterId = await readClusterId(context)
+  const clusterId = (await readClusterId(context.db, context.node.id))!
   const sendRows = (rows: LogRow[]): Promise<void> =>
     send(rows.map((row) => ({ id: `${row.chunk}.${row.index}`, line: toLine(row, context, clusterId) })))
   const { chunk: end } = await readEnd(parts.database, node.id, execution)

@@ -12,7 +12,7 @@ import { type Kind, serviceTypes, typeOf } from '../kinds.ts'
 import { notFound } from '../lib/errors.ts'
 import { isUuid } from '../lib/ids.ts'
 import type { Node } from '../store/tree.ts'
-import { stagesWith, stateOfDeployment, triggerOf, triggers } from './history.ts'
+import { stageStatuses, stagesWith, stateOfDeployment, triggerOf, triggers } from './history.ts'
 
 const Auditing = Type.Object({ triggered_by: Text(), origin: OneOf(origins) })
 
@@ -85,8 +85,6 @@ const ofService = operation({
     }
   },
 })
-
-const stageStatuses = ['QUEUED', 'ONGOING', 'DONE', 'ERROR', 'SKIPPED', 'CANCELED']
 
 const ofEnvironment = operation({
   id: 'listDeploymentRequestByEnvironmentId',
