@@ -89,6 +89,7 @@ const ranks: Record<string, string[][]> = {
     ['cluster', 'kinds'],
     ['secret-manager', 'service'],
     ['forms.ts', 'references.ts'],
+    ['answer-from.ts'],
   ],
   'server/src/router': [
     ['main.ts'],

@@ -1,10 +1,11 @@
 /** Rows that refer to a row in their configuration: counted, listed, and the reason not to delete the row. */
 import Type from 'typebox'
-import { type Context, JsonText, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'
+import { type Context, type Operation, type Owner, operation, reading } from '../api/operations/operation.ts'
 import { Computed, Maybe, OneOf, Results, Text, Uuid, Whole } from '../api/operations/schema.ts'
 import { allKinds, kinds, kindsWith, typeOf } from '../kinds.ts'
 import { conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import { answerFrom } from './answer-from.ts'
 
 /** Rows `u` that refer to the id; the second condition is that of the partial index used by the first. */
 const naming = (id: string): string =>
@@ -99,9 +100,6 @@ export const associated = (options: {
     ...(reads === undefined ? {} : { reads }),
     owner,
     answer: Results(forms[form].answer),
-    async run({ db, node, principal }) {
-      const [row] = await db.query<{ text: string }>(sql, [node.id, principal.organizationId])
-      return new JsonText(row!.text)
-    },
+    run: ({ db, node, principal }) => answerFrom(db, sql, [node.id, principal.organizationId]),
   })
 }

@@ -1,10 +1,11 @@
 /** The existing objects of an Argo CD app, and the services that a cluster's Argo CD has. */
 import Type from 'typebox'
-import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, Maybe, Nullable, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { readRef } from '../../clusters/refs.ts'
 import { typeOf } from '../../kinds.ts'
 import { DeploymentError, notFound, unavailable } from '../../lib/errors.ts'
+import { answerFrom } from '../answer-from.ts'
 import { clusterInPath } from '../cluster/rows.ts'
 
 const kind = 'argocd_app'
@@ -78,9 +79,6 @@ export const argocdObjectOperations: Operation[] = [
     cluster: 'VIEWER',
     owner: clusterInPath,
     answer: Results(Service),
-    async run({ db, node, principal }) {
-      const [row] = await db.query<{ text: string }>(servicesSql, [node.id, principal.organizationId])
-      return new JsonText(row!.text)
-    },
+    run: ({ db, node, principal }) => answerFrom(db, servicesSql, [node.id, principal.organizationId]),
   }),
 ]

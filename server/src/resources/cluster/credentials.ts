@@ -3,14 +3,7 @@
  * Only an Admin can create, change or delete them; secrets are sealed and never answered.
  */
 import Type, { type TProperties, type TSchema } from 'typebox'
-import {
-  type Context,
-  JsonText,
-  type Operation,
-  operation,
-  organizationInPath,
-  reading,
-} from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, organizationInPath, reading } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import {
   AllRecorded,
@@ -30,21 +23,11 @@ import type { ModuleProvider } from '../../clusters/modules.ts'
 import { loginFields } from '../../clusters/provider-login.ts'
 import { invalidField } from '../../lib/errors.ts'
 import { recordSql } from '../../store/tree.ts'
+import { answerFrom } from '../answer-from.ts'
 import { refuseInUse, usersOfN } from '../references.ts'
+import { type Form, isGiven } from './engine-credentials.ts'
 import { checkedMachine, machineFields, machineFormOf, machineForms } from './machine-credentials.ts'
 import { noteUnreadFields } from './managed/unread-fields.ts'
-
-/** One way to authenticate with a provider. */
-interface Form {
-  /** Its type in records. */
-  objectType: string
-  /** The value of the field that selects the form. */
-  choice?: string
-  /** Required fields. */
-  needs: readonly string[]
-  /** Optional fields, with their defaults. */
-  may?: Readonly<Record<string, (spec: Spec) => unknown>>
-}
 
 interface Provider {
   /** In paths. */
@@ -173,8 +156,6 @@ const providers: readonly Provider[] = [
   },
 ]
 
-const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
-
 /** The form that a request selects, or that its fields match, or that the row already has. */
 const formOf = ({ choose, forms, alias }: Provider, sent: Spec, previous: Change['previous']): Form => {
   if (choose === undefined) return forms[0]!
@@ -302,15 +283,14 @@ const listAll = operation({
       ),
     }),
   ),
-  async run({ db, node }) {
-    const [row] = await db.query<{ text: string }>(
+  run: ({ db, node }) =>
+    answerFrom(
+      db,
       `select '{"results":' || coalesce(json_agg(json_build_object('credential', ${record.text}::json,
          'clusters', ${clustersSql}) order by n.created_at, n.id)::text, '[]') || '}' as text
        from node n where n.organization_id = $1 and n.parent_id = $1 and n.kind in (${kinds})`,
       [node.id],
-    )
-    return new JsonText(row!.text)
-  },
+    ),
 })
 
 export const credentialsOperations: Operation[] = [...providers.flatMap(operationsOf), listAll]

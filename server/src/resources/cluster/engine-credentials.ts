@@ -50,16 +50,20 @@ export const engineFields = {
 
 const optional = { engine_service_address: (): undefined => undefined }
 
-export interface EngineForm {
+/** One way to authenticate with a provider. */
+export interface Form {
+  /** Its type in records. */
   objectType: string
-  /** Scheme of the address. */
+  /** The value of the field that selects the form; for an engine the scheme of its address. */
   choice?: string
+  /** Required fields. */
   needs: readonly string[]
-  may?: Readonly<Record<string, () => unknown>>
+  /** Optional fields, with their defaults. */
+  may?: Readonly<Record<string, (spec: Spec) => unknown>>
 }
 
 /** The fields for each scheme of address, as forms of credentials. */
-export const engineForms: readonly EngineForm[] = [
+export const engineForms: readonly Form[] = [
   { objectType: 'OTHER', needs: [] },
   {
     objectType: 'OTHER',
@@ -77,7 +81,7 @@ export const engineForms: readonly EngineForm[] = [
 ]
 
 /** The form that the address of an engine chooses. */
-export const engineFormOf = ({ engine_url: url }: Spec): EngineForm =>
+export const engineFormOf = ({ engine_url: url }: Spec): Form =>
   engineForms.find(({ choice }) => choice !== undefined && String(url ?? '').startsWith(`${choice}://`)) ??
   engineForms[0]!
 
@@ -152,7 +156,7 @@ const refuseEngine = ({ apiVersion, version, os, architecture }: EngineFacts): s
   return null
 }
 
-const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
+export const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
 
 const orRefused = async <T>(asking: Promise<T>): Promise<T> =>
   asking.catch((error: unknown) => {

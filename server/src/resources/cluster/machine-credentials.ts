@@ -18,31 +18,30 @@ import { Secret as Sealed } from '../../lib/secret.ts'
 import type { Queryable } from '../../store/database.ts'
 import { claim, type MachineFacts, readUsers, refuseMove } from './engine-claims.ts'
 import {
-  type EngineForm,
   engineFields,
   engineFormOf,
   engineForms,
+  type Form,
   identify,
   identifyChecked,
+  isGiven,
 } from './engine-credentials.ts'
 import { identifyKubernetes, kubernetesFields, kubernetesForm } from './kubernetes-credentials.ts'
 
 export const machineFields = { ...engineFields, ...kubernetesFields }
-export const machineForms: readonly EngineForm[] = [...engineForms, kubernetesForm]
+export const machineForms: readonly Form[] = [...engineForms, kubernetesForm]
 
 const secretNames = [...engineSecrets, 'kubeconfig'] as const
 
-const isGiven = (value: unknown): boolean => value !== undefined && value !== ''
-
 /** The form that the sent fields select (`sent`), else that of the stored ones (`spec`, `sealed`). */
-export const machineFormOf = (spec: Spec, sent: Spec, sealed: Record<string, string> = {}): EngineForm => {
+export const machineFormOf = (spec: Spec, sent: Spec, sealed: Record<string, string> = {}): Form => {
   const { kubeconfig } = sent
   const isKubernetes = kubeconfig === undefined ? sealed.kubeconfig !== undefined : isGiven(kubeconfig)
   return isKubernetes ? kubernetesForm : engineFormOf(spec)
 }
 
 /** Refuses fields that would otherwise be ignored silently. */
-const refuseUnused = (body: Spec, spec: Spec, { choice }: EngineForm): void => {
+const refuseUnused = (body: Spec, spec: Spec, { choice }: Form): void => {
   const url = isGiven(spec.engine_url) ? readEngineUrl(String(spec.engine_url)) : null
   if (typeof url === 'string') throw invalidField('/engine_url', url)
   if (choice === kubernetesForm.choice && url !== null) {
@@ -94,7 +93,7 @@ const identifySent = async (
   context: Context,
   spec: Spec,
   kept: Kept | undefined,
-  { choice, needs }: EngineForm,
+  { choice, needs }: Form,
 ): Promise<MachineFacts | null | undefined> => {
   const { body, parts } = context
   if (choice === undefined) return null

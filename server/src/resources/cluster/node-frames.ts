@@ -1,5 +1,6 @@
 /** The machines of a Kubernetes cluster in the words of the public streams. Pure. */
 import { type ClusterNode, type NodeCondition, type NodeResources, noMetrics } from '../../runtimes/kubernetes/nodes.ts'
+import type { Usage } from '../../runtimes/runtime.ts'
 
 const resources = ({ cpuMillicores, memoryMb, ephemeralStorageMb, pods }: NodeResources) => ({
   cpu_milli: cpuMillicores,
@@ -25,19 +26,27 @@ const withoutMetrics = (askedAt: Date) => ({
   ...{ reason: 'MetricsMissing', message: noMetrics },
 })
 
-const percent = (part: number, whole: number): number | null => (whole === 0 ? null : Math.round((100 * part) / whole))
+const percentOf = (part: number, whole: number | null | undefined): number | null =>
+  whole === null || whole === undefined || whole === 0 ? null : Math.round((100 * part) / whole)
 
-const usageOf = ({ usage, allocatable }: ClusterNode) =>
+/** What is used, and its share of `cpu` and `memory`, where they are known. */
+export const usageOf = (
+  used: Pick<Usage, 'cpuMillicores' | 'memoryMb' | 'memoryRssMb'>,
+  cpu?: number | null,
+  memory?: number | null,
+) => ({
+  cpu_milli_usage: used.cpuMillicores,
+  cpu_percent_usage: percentOf(used.cpuMillicores, cpu),
+  memory_mib_rss_usage: used.memoryRssMb,
+  memory_mib_working_set_usage: used.memoryMb,
+  memory_percent_rss_usage: percentOf(used.memoryRssMb, memory),
+  memory_percent_working_set_usage: percentOf(used.memoryMb, memory),
+})
+
+const nodeUsage = ({ usage, allocatable }: ClusterNode) =>
   usage === null
     ? {}
-    : {
-        cpu_milli_usage: usage.cpuMillicores,
-        cpu_percent_usage: percent(usage.cpuMillicores, allocatable.cpuMillicores),
-        memory_mib_rss_usage: usage.memoryMb,
-        memory_mib_working_set_usage: usage.memoryMb,
-        memory_percent_rss_usage: percent(usage.memoryMb, allocatable.memoryMb),
-        memory_percent_working_set_usage: percent(usage.memoryMb, allocatable.memoryMb),
-      }
+    : usageOf({ ...usage, memoryRssMb: usage.memoryMb }, allocatable.cpuMillicores, allocatable.memoryMb)
 
 /** `allocated`, `pods`: those that the caller may see there. */
 export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object, pods: readonly object[]) => ({
@@ -58,7 +67,7 @@ export const asNodeFrame = (node: ClusterNode, askedAt: Date, allocated: object,
   annotations: {},
   addresses: node.addresses,
   conditions: [...node.conditions.map(conditionOf), ...(node.usage === null ? [withoutMetrics(askedAt)] : [])],
-  metrics_usage: usageOf(node),
+  metrics_usage: nodeUsage(node),
   pods,
 })
 

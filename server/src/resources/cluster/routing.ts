@@ -5,11 +5,12 @@
 import Type from 'typebox'
 import type { Mode } from '../../api/auth/permissions.ts'
 import { isSelective, mayReadAt } from '../../api/operations/access.ts'
-import { type Context, JsonText, type Operation, operation, reading } from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { List, OneOf, Recorded, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { changeInner, type InnerChange } from '../../facets/settings/inner-configuration.ts'
 import { ownKinds, typeOf } from '../../kinds.ts'
 import { badRequest } from '../../lib/errors.ts'
+import { answerFrom } from '../answer-from.ts'
 import { clusterInOrganization, clusterInPath, engineOf, readCluster } from './rows.ts'
 
 const path = '/organization/{organizationId}/cluster/{clusterId}/routingTable'
@@ -104,9 +105,6 @@ export const clusterRoutingOperations: Operation[] = [
         services: Type.Array(Type.Object({ id: Uuid(), name: Text(), type: OneOf(serviceTypes) })),
       }),
     ),
-    async run({ db, node }) {
-      const [row] = await db.query<{ text: string }>(environmentsSql, [node.id, serviceTypes])
-      return new JsonText(row!.text)
-    },
+    run: ({ db, node }) => answerFrom(db, environmentsSql, [node.id, serviceTypes]),
   }),
 ]

@@ -18,7 +18,7 @@ import type { ClusterNode } from '../../runtimes/kubernetes/nodes.ts'
 import type { Capacity, Instance, Usage } from '../../runtimes/runtime.ts'
 import { followShared, type Shared, type View } from '../../streams/shared-read.ts'
 import { endAway, type Sink, socketSink } from '../../streams/sink.ts'
-import { asNodeFrame, nodeWarningsOf } from './node-frames.ts'
+import { asNodeFrame, nodeWarningsOf, usageOf } from './node-frames.ts'
 import { engineProblem } from './status.ts'
 
 const statusEveryMs = 10_000
@@ -117,22 +117,6 @@ const phases: Record<Instance['state'], string> = {
 
 const sum = (values: readonly (number | null | undefined)[]): number =>
   values.reduce<number>((total, value) => total + (value ?? 0), 0)
-
-const percentOf = (part: number, whole: number | null | undefined): number | null =>
-  whole === null || whole === undefined || whole === 0 ? null : Math.round((100 * part) / whole)
-
-const usageOf = (
-  used: Pick<Usage, 'cpuMillicores' | 'memoryMb' | 'memoryRssMb'>,
-  cpu?: number | null,
-  memory?: number | null,
-) => ({
-  cpu_milli_usage: used.cpuMillicores,
-  cpu_percent_usage: percentOf(used.cpuMillicores, cpu),
-  memory_mib_rss_usage: used.memoryRssMb,
-  memory_mib_working_set_usage: used.memoryMb,
-  memory_percent_rss_usage: percentOf(used.memoryRssMb, memory),
-  memory_percent_working_set_usage: percentOf(used.memoryMb, memory),
-})
 
 const millisecondsOf = (at: string | null): number => (at === null ? 0 : Date.parse(at))
 

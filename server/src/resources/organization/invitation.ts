@@ -6,7 +6,6 @@ import Type from 'typebox'
 import { builtInRoles } from '../../api/auth/permissions.ts'
 import {
   type Context,
-  JsonText,
   nodeInPath,
   type Operation,
   type Owner,
@@ -19,6 +18,7 @@ import { ApiError, badRequest, conflict, forbidden, notFound } from '../../lib/e
 import { isUuid, newId } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { timestampSql, writeAudit } from '../../store/tree.ts'
+import { answerFrom } from '../answer-from.ts'
 import { givenRole, roleNameSql, roleOfWord, type WireRole, wireRoles, wordSql } from './membership.ts'
 
 const lifetimeMs = 7 * 86_400_000
@@ -74,14 +74,13 @@ const list = operation({
   summary: 'List open invitations',
   status: 200,
   answer: Results(Invitation),
-  async run(context) {
-    const [row] = await context.db.query<{ text: string }>(
+  run: (context) =>
+    answerFrom(
+      context.db,
       `select '{"results":' || coalesce(json_agg(${invitationSql(2)} order by i.created_at, i.id)::text, '[]') || '}' as text
        from invitation i where i.organization_id = $1`,
       [context.node.id, linkOf(context), context.parts.clock.now()],
-    )
-    return new JsonText(row!.text)
-  },
+    ),
 })
 
 const body = Type.Object({

@@ -6,19 +6,14 @@ import Type from 'typebox'
 import { builtInRole, builtInRoles, covers, type Role } from '../../api/auth/permissions.ts'
 import { revokeTokens } from '../../api/auth/revoke.ts'
 import { type RoleSpec, roleOf } from '../../api/auth/role-rows.ts'
-import {
-  type Context,
-  JsonText,
-  type Operation,
-  operation,
-  organizationInPath,
-} from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
 import { auditOf } from '../../api/operations/resource.ts'
 import { Maybe, OneOf, Results, Text, Timestamp, Uuid } from '../../api/operations/schema.ts'
 import { badRequest, conflict, forbidden, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { timestampSql, writeAudit } from '../../store/tree.ts'
+import { answerFrom } from '../answer-from.ts'
 import { givenRole, mayGive, roleNameSql, wireRoles, wordSql } from './membership.ts'
 
 const nowhere = { projectId: null, environmentId: null }
@@ -54,14 +49,13 @@ const list = operation({
   summary: 'List members and their roles',
   status: 200,
   answer: Results(Member),
-  async run({ db, node }) {
-    const [row] = await db.query<{ text: string }>(
+  run: ({ db, node }) =>
+    answerFrom(
+      db,
       `select '{"results":' || coalesce(json_agg(${memberSql} order by m.created_at, a.id)::text, '[]') || '}' as text
        from member m join account a on a.id = m.account_id where m.organization_id = $1`,
       [node.id],
-    )
-    return new JsonText(row!.text)
-  },
+    ),
 })
 
 interface Row {

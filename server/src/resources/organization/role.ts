@@ -5,17 +5,12 @@
 import Type from 'typebox'
 import { builtInRoles, clusterLevels, modes, projectLevels } from '../../api/auth/permissions.ts'
 import type { RoleSpec } from '../../api/auth/role-rows.ts'
-import {
-  type Context,
-  JsonText,
-  type Operation,
-  operation,
-  organizationInPath,
-} from '../../api/operations/operation.ts'
+import { type Context, type Operation, operation, organizationInPath } from '../../api/operations/operation.ts'
 import { type Change, resource, type Spec } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Name, Nullable, OneOf, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { conflict, invalidField } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
+import { answerFrom } from '../answer-from.ts'
 
 const tag = 'Organization Custom Role'
 
@@ -186,10 +181,7 @@ const availableRoles = operation({
   owner: organizationInPath,
   status: 200,
   answer: Results(Type.Object({ id: Uuid(), name: Text() })),
-  async run({ db, node }) {
-    const [row] = await db.query<{ text: string }>(listRoles, [node.id])
-    return new JsonText(row!.text)
-  },
+  run: ({ db, node }) => answerFrom(db, listRoles, [node.id]),
 })
 
 export const roleOperations: Operation[] = [availableRoles, ...customRole.operations]

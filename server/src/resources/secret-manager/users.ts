@@ -1,9 +1,10 @@
 /** The users of a secret manager access: variables of projects, environments and services. */
 import Type from 'typebox'
-import { JsonText, nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
+import { nodeInPath, type Operation, operation, reading } from '../../api/operations/operation.ts'
 import { Maybe, Results, Text, Uuid } from '../../api/operations/schema.ts'
 import { conflict } from '../../lib/errors.ts'
 import type { Queryable } from '../../store/database.ts'
+import { answerFrom } from '../answer-from.ts'
 
 /** Throws a 409 if accesses of a cluster outside `kept` are still in use. */
 export const refuseUsedAccesses = async (tx: Queryable, clusterId: string, kept: readonly string[]): Promise<void> => {
@@ -56,9 +57,6 @@ export const secretManagerUserOperations: Operation[] = [
         external_secret_name: Text(65_536),
       }),
     ),
-    async run({ db, node, principal }) {
-      const [row] = await db.query<{ text: string }>(listSql, [node.id, principal.organizationId])
-      return new JsonText(row!.text)
-    },
+    run: ({ db, node, principal }) => answerFrom(db, listSql, [node.id, principal.organizationId]),
   }),
 ]
