@@ -254,10 +254,9 @@ export const RecordForm = ({ title, button, fields, record, changed, children, s
   const errorAt = (at: string): string | undefined =>
     details.find(({ field }) => field === at || field.startsWith(`${at}/`))?.message
   const isPlaced = details.length > 0 && shown.some(({ at }) => errorAt(at) !== undefined)
-  const submit = submitting(() => saving.mutate())
   return (
     <DialogFrame title={title} size="lg" onClose={onClose}>
-      <form className="stack" onSubmit={submit} noValidate>
+      <form className="stack" onSubmit={submitting(() => saving.mutate())} noValidate>
         {shown.map((field, index) => {
           const Control = controls[field.kind ?? 'text']
           return (

@@ -169,10 +169,9 @@ export const VariablesText = ({ place, own, isImport, onClose }: Props) => {
     // Changes before a failure are made: the preview then shows the rest.
     onSettled: () => void refresh('variables'),
   })
-  const submit = submitting(() => saving.mutate(difference!))
   return (
     <DialogFrame title={isImport ? 'Import a .env file' : 'Edit as text'} size="xl" onClose={onClose}>
-      <form className="stack" onSubmit={submit}>
+      <form className="stack" onSubmit={submitting(() => saving.mutate(difference!))}>
         <Textarea
           label="Variables"
           description={

@@ -89,7 +89,6 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
   const { details = [], message } = saving.error === null ? {} : toProblem(saving.error)
   const at = (field: string): string | undefined => details.find((each) => each.field === field)?.message
   const isPlaced = at('/key') !== undefined || at('/value') !== undefined
-  const submit = submitting(() => saving.mutate())
   return (
     <Modal
       opened
@@ -98,7 +97,7 @@ const Editor = ({ place, variable, onClose }: { place: Place; variable: Variable
       size="lg"
       closeButtonProps={{ 'aria-label': 'Close' }}
     >
-      <form className="stack" onSubmit={submit}>
+      <form className="stack" onSubmit={submitting(() => saving.mutate())}>
         <TextInput
           label="Key"
           required

@@ -89,9 +89,8 @@ const TemplateForm = ({ id, template, environmentId }: { id: string; template: T
   })
   const { details = [], message } = making.error === null ? {} : toProblem(making.error)
   const nameProblem = details.find(({ field }) => field === '/name')?.message
-  const submit = submitting(() => making.mutate())
   return (
-    <form className="stack wide form" onSubmit={submit}>
+    <form className="stack wide form" onSubmit={submitting(() => making.mutate())}>
       <div className="stack tight">
         <div className="row apart wraps">
           <h2>{template.name}</h2>

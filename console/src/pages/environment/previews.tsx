@@ -155,6 +155,7 @@ const usePreviews = (environmentId: string) =>
     queryFn: () => answerOf(client.GET('/environment/{environmentId}/preview', inPath({ environmentId }))),
   })
 
+// The page of the limits shares this query: its rows need an id.
 const Limit = ({ organizationId }: { organizationId: string }) => {
   const { data } = useQuery({
     queryKey: ['limits', organizationId],

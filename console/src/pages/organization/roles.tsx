@@ -27,11 +27,6 @@ export const useRoles = (organizationId: string, isAsked = true) =>
     enabled: isAsked,
   })
 
-const useClusters = (organizationId: string) =>
-  useOrganizationList('clusters', organizationId, () =>
-    answerOf(client.GET('/organization/{organizationId}/cluster', inPath({ organizationId }))),
-  )
-
 const modes = Object.keys(modeWords) as Mode[]
 
 const levelWords: Record<Level, string> = {
@@ -160,7 +155,7 @@ const bodyOf = (
 
 const Editor = ({ organizationId, role, onClose }: Props & { role: Role | undefined; onClose(): void }) => {
   const projects = useQuery(read.projects(organizationId))
-  const clusters = useClusters(organizationId)
+  const clusters = useQuery(read.clusters(organizationId))
   const [name, setName] = useState(role?.name ?? '')
   const [description, setDescription] = useState(role?.description ?? '')
   const [changed, setChanged] = useState<Record<string, ProjectRow>>({})

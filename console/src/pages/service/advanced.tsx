@@ -130,9 +130,8 @@ const Form = ({ service, values }: { service: read.Service; values: Values }) =>
     `${name} ${description}`.toLowerCase().includes(q.toLowerCase()) &&
     (!only || !isSame(held(name), schemas[name]!.default))
   const rows = Object.entries(schemas).filter(fits)
-  const submit = submitting(() => saving.mutate())
   return (
-    <form className="stack wide" onSubmit={submit}>
+    <form className="stack wide" onSubmit={submitting(() => saving.mutate())}>
       <ClusterNote service={service} />
       <Filter
         q={q}
