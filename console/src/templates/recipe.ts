@@ -80,7 +80,6 @@ const randomText = (length: number): string => {
 
 const nameOf = (key: string, { name }: Choice): string => (key === 'app' ? name : `${name}-${key}`)
 
-/** The body that creates a service. */
 export const bodyOf = (key: string, service: TemplateService, choice: Choice): Record<string, unknown> => {
   const name = nameOf(key, choice)
   if (isDatabase(service)) {

@@ -22,7 +22,6 @@ interface DialogProps {
   children: ReactNode
 }
 
-/** The frame of a dialog. */
 export const DialogFrame = ({
   title,
   size = 'md',

@@ -34,7 +34,6 @@ const effectWords = {
   refused: 'Refused here',
 }
 
-/** The effect of a value of the field. */
 export const EffectChip = ({ schema }: { schema: Schema }) => {
   const effect = effectOf(schema)
   return <span className={`chip ${effect === 'acts' ? 'good' : 'warn'}`}>{effectWords[effect]}</span>

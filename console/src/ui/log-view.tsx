@@ -31,7 +31,6 @@ const clock = new Intl.DateTimeFormat(undefined, {
   hourCycle: 'h23',
 })
 
-/** Marks the matches of the search in a text. */
 const Marked = ({ text, search }: { text: string; search: string }): ReactNode => {
   if (search === '') return text
   const parts: ReactNode[] = []

@@ -18,11 +18,9 @@ export interface Option {
   label: string
 }
 
-/** Options from a table of words. */
 export const optionsOf = (words: Readonly<Record<string, string>>): Option[] =>
   Object.entries(words).map(([value, label]) => ({ value, label }))
 
-/** Options from records. */
 export const namesOf = (records: readonly { id: string; name: string }[] = []): Option[] =>
   records.map(({ id, name }) => ({ value: id, label: name }))
 
@@ -186,7 +184,6 @@ const controls: Record<NonNullable<FieldSpec['kind']>, (props: ControlProps) => 
   pairs: (props) => <Pairs {...props} />,
 }
 
-/** The value of a record at a pointer. */
 const valueAt = (record: unknown, pointer: string): unknown =>
   pointer
     .slice(1)

@@ -8,7 +8,6 @@ import { ApiError } from '../lib/errors.ts'
 import { words } from '../lib/words.ts'
 
 export interface Cors {
-  /** Adds the CORS headers of every answer to this request. */
   addHeaders(request: FastifyRequest, reply: FastifyReply): void
   /** Answers the preflight request of a browser for a listed origin; false if the request is not one. */
   answerPreflight(request: FastifyRequest, reply: FastifyReply): boolean

@@ -31,7 +31,6 @@ const shown = `json_build_object('cpu', k.cpu_millicores, 'memory', k.memory_mb)
 export const capacitySql = (row: string): string =>
   `(select ${shown} from cluster_capacity k where k.cluster = ${keySql(row)})`
 
-/** SQL for the capacity of the cluster of a service's row. */
 export const serviceCapacitySql = (row: string): string =>
   `(select ${shown} from node ce join node cc on cc.id = (ce.spec ->> 'cluster_id')::uuid
     join cluster_capacity k on k.cluster = ${keySql('cc')} where ce.id = ${row}.parent_id)`

@@ -34,7 +34,6 @@ export interface Cluster {
   /** Whether this server can connect to it: services can run there. */
   readonly isConnected: boolean
   readonly runtime: Runtime
-  /** Builds images for services on the cluster. */
   readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
   /** The runtime's. */
   readonly ingress: Ingress

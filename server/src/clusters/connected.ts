@@ -30,7 +30,6 @@ export interface ConnectedParts extends WorkParts {
   sealer: Sealer
   engines: Engines
   openKubernetes: OpenKubernetes
-  /** For services on Kubernetes clusters. */
   services: KubernetesServices
 }
 

@@ -16,7 +16,6 @@ export type ModuleProvider = (typeof moduleProviders)[number]
 /** A field of the cluster or database, by its JSON pointer, or a value of the operator. */
 type ModuleInput = string | { value: unknown }
 
-/** Names of the module's outputs. */
 interface ModuleOutputs {
   kubeconfig?: string
   host?: string

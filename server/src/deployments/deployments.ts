@@ -290,7 +290,6 @@ export interface Changes {
   configuration: { field: string; from: unknown; to: unknown }[]
   /** By their keys. */
   variables: { added: string[]; changed: string[]; removed: string[] }
-  /** The changes of a chart on its cluster. */
   objects?: ChartChange[]
 }
 

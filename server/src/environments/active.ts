@@ -6,7 +6,6 @@ import { states } from '../facets/status-schema.ts'
 import { timestampSql } from '../store/tree.ts'
 import { stateOfDeployment, triggers } from './history.ts'
 
-/** The most that are returned. */
 const most = 200
 
 interface Row {

@@ -50,7 +50,6 @@ export const publicLogStep = ({ step, action, state }: StepLine): string => {
   return step === 'done' || step === 'compare' ? done! : begun!
 }
 
-/** How many lines of a log are read at once. */
 export const maxLines = 5000
 const maxOldLines = 1000
 
@@ -83,7 +82,6 @@ const Line = Type.Object({
   message: Nullable(Type.Object({ safe_message: Text(), full_details: Text() })),
 })
 
-/** A line in the public API. */
 export const toLine = (row: LogRow, context: Context, clusterId: string) => {
   const { node, principal } = context
   const failed = row.level === 'error'

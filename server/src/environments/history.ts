@@ -91,7 +91,6 @@ const readDeployments = ({ db, node, ...context }: Context): Promise<DeploymentR
 
 const phases: Record<string, Phase> = { SUCCEEDED: 'done', FAILED: 'failed', RUNNING: 'working', QUEUED: 'queued' }
 
-/** The public state of a deployment as a whole. */
 export const stateOfDeployment = (action: string, state: string): string => {
   const phase = phases[state]
   return phase === undefined ? 'CANCELED' : stateOf(action as DeploymentAction, phase)

@@ -150,7 +150,6 @@ const connect = async (context: Context, sink: Sink): Promise<void> => {
   else if (!(await sendPast(context, sink))) followEnvironment(context, asStages, sink)
 }
 
-/** `/deployment/status`. */
 const statusSocket = operation({
   id: 'handleDeploymentStatus',
   ...reading,

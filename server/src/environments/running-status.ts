@@ -76,7 +76,6 @@ interface Release {
   version: string
 }
 
-/** The sources of these versions. */
 const readReleases = async (db: Queryable, instances: readonly Instance[]): Promise<Map<string, Release>> => {
   if (instances.length === 0) return new Map()
   const rows = await db.query<Release & { serviceId: string }>(
@@ -236,7 +235,6 @@ const followRunning = (context: Context, sink: Sink): void => {
   followShared(parts, key, () => ofEnvironment(parts, node.id), { sink, view })
 }
 
-/** `/service/status`. */
 const statusSocket = operation({
   id: 'handleServiceStatus',
   ...reading,
@@ -266,7 +264,6 @@ const asPods = (instances: Instance[]) => ({
   pods: instances.map(({ name, ports }) => ({ name, ports })),
 })
 
-/** `/service/pods`. */
 const podsSocket = operation({
   id: 'handleServiceListPods',
   ...reading,

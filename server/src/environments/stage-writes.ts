@@ -134,7 +134,6 @@ export const removeStage = async (tx: Queryable, ordered: Ordered, stage: Stage)
   )
 }
 
-/** Moves a stage next to another one. */
 export const moveStage = async (
   tx: Queryable,
   { stages }: Ordered,

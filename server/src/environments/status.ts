@@ -79,13 +79,11 @@ export interface EnvironmentRead {
   services: Found
 }
 
-/** The error of the first service that has one. */
 const errorOf = (services: Found): Pick<ServiceStatus, 'error'> => {
   const error = services.find(({ status }) => status.error !== undefined)?.status.error
   return error === undefined ? {} : { error }
 }
 
-/** The current status of an environment and of its services. */
 export const readEnvironment = async (
   deployments: Deployments,
   db: Queryable,

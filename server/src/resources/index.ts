@@ -54,7 +54,6 @@ import { listTerraformResources } from './terraform/resources.ts'
 import { terraform } from './terraform/terraform.ts'
 import { listTerraformVersions } from './terraform/versions.ts'
 
-/** The file of each kind. */
 export const serviceOf: Readonly<Record<Kind, Service>> = {
   application,
   container,

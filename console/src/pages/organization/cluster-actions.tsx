@@ -160,7 +160,6 @@ const Locking = ({ cluster, onClose }: Pick<ClusterProps, 'cluster'> & { onClose
 
 type Asked = 'edit' | 'login' | 'lock' | 'deploy' | 'stop' | 'delete' | null
 
-/** The actions of a cluster at a cloud provider. */
 const CloudButtons = (props: ClusterProps & { ask(asked: Asked): void }) => {
   const { cluster, status, ask } = props
   const may = useMay()

@@ -112,7 +112,6 @@ const writePlace = async (tx: Queryable, record: ServiceRecord, clusterKey: stri
 
 const stateRow = ({ rows }: ServiceRecord) => rows.service_state?.[0] ?? {}
 
-/** Its release, and that it runs. */
 const writeState = async (tx: Queryable, { serviceId, environmentId, releaseId }: ServiceRecord, running: number) => {
   const isRunning = running > 0
   await tx.query(

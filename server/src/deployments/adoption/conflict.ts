@@ -26,7 +26,6 @@ interface ResolveParts extends AdoptionParts {
 
 const deadlineMs = 60_000
 
-/** The present orphans of a cluster. */
 const lookForOrphans = async (parts: AdoptionParts, cluster: Cluster): Promise<Orphan[]> => {
   const owned = await cluster.runtime.owned()
   const { unknown } = await judgeIds(parts, cluster.key, [...servicesIn(owned).keys(), ...owned.environments])

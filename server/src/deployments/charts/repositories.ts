@@ -27,7 +27,6 @@ import type { ChartPlace, ChartVersions } from './chart-index.ts'
 import { findInIndex, listIndex, tooLargeIndex } from './read-index.ts'
 
 export interface ChartRepository {
-  /** The organization that owns the repository. */
   owner: string
   /** Whether it is a registry (OCI). */
   isRegistry: boolean

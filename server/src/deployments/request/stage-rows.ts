@@ -15,7 +15,6 @@ export interface Placement {
   stageOf(serviceId: string, defaultOrder: number): Stage
 }
 
-/** Which service of an environment is in which stage. */
 export const readPlacement = async (db: Queryable, environmentId: string): Promise<Placement> => {
   const [row] = await db.query<{ stages: Stage[] | null; placed: Record<string, string> | null }>(
     `select ${stagesSql} as stages, (select json_object_agg(s.service_id, s.stage_id) from service_state s

@@ -15,7 +15,6 @@ interface PortRange {
 }
 
 export interface PortRoom {
-  /** The range from which ports are chosen. */
   range: PortRange
   /** Ports of this server itself. */
   own: readonly number[]

@@ -12,7 +12,6 @@ export interface PublishedPort {
   port: number
 }
 
-/** A port of a workload that is published by its number. */
 type OpenedPort = WorkloadPort & { protocol: PublishedPort['protocol']; externalPort: number }
 
 const isOpened = (port: WorkloadPort): port is OpenedPort =>

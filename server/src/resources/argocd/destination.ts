@@ -31,7 +31,6 @@ const Request = Type.Object({
   cluster_id: Ref('cluster'),
 })
 
-/** The fields that a delete names. */
 const Named = Type.Object({ agentClusterId: Uuid(), argocdClusterUrl: Url() })
 
 const place = { argocd_cluster_url: Text(1024), argocd_cluster_name: Text(1024), applications_count: Whole(0) }

@@ -51,7 +51,6 @@ const awsNodes: Record<string, readonly string[]> = {
   ],
 }
 
-/** By provider and type of database. */
 const databaseInstanceTypes: Partial<Record<string, Record<string, readonly string[]>>> = {
   AWS: awsNodes,
   SCW: {

@@ -18,7 +18,6 @@ export interface MachineFacts {
   version: string
 }
 
-/** A cluster, and its engine. */
 interface EngineUser {
   clusterId: string
   engineId: string | null
@@ -31,7 +30,6 @@ const usersSql = `select c.id as "clusterId", u.engine_id as "engineId", exists 
   where c.kind = 'cluster' and not ${isLocalSql('c')}
     and c.spec ->> 'cloud_provider' = 'ON_PREMISE' and c.spec ->> 'kubernetes' = 'SELF_MANAGED'`
 
-/** The clusters that name these credentials. */
 export const readUsers = (db: Queryable, credentialsId: string): Promise<EngineUser[]> =>
   db.query<EngineUser>(
     `${usersSql} and c.organization_id = (select organization_id from node where id = $1::uuid)

@@ -52,13 +52,10 @@ const optional = { engine_service_address: (): undefined => undefined }
 
 /** One way to authenticate with a provider. */
 export interface Form {
-  /** Its type in records. */
   objectType: string
   /** The value of the field that selects the form; for an engine the scheme of its address. */
   choice?: string
-  /** Required fields. */
   needs: readonly string[]
-  /** Optional fields, with their defaults. */
   may?: Readonly<Record<string, (spec: Spec) => unknown>>
 }
 

@@ -9,7 +9,6 @@ import type { Queryable } from '../../store/database.ts'
 export const clusterInOrganization = nodeInPath('cluster', 'clusterId', 'organizationId')
 export const clusterInPath = nodeInPath('cluster', 'clusterId')
 
-/** The configuration of the cluster in the path. */
 export const readCluster = async ({ node }: Context, db: Queryable): Promise<Spec> => {
   const [row] = await db.query<{ spec: Spec }>(`select spec from node where id = $1 and kind = 'cluster'`, [node.id])
   if (row === undefined) throw notFound()

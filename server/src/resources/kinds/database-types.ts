@@ -8,11 +8,8 @@ interface DatabaseType {
   /** MB of memory that an idle server needs. */
   memory: number
   login: string
-  /** The initial database. */
   database: string
-  /** Scheme of its URLs. */
   scheme: string
-  /** Where its files are. */
   dataPath: string
   /** Checks that the server answers where clients connect, and not only during its own setup. */
   probe: readonly string[]

@@ -110,7 +110,6 @@ const newPassword = (): string => Array.from({ length: 32 }, () => letters[rando
 /** The name of a service on its environment's network, which survives renaming. */
 const hostOf = (id: unknown): string => `service-${String(id)}`
 
-/** The secrets of a new database. */
 const newCredentials = (id: string, type: string): Spec => {
   const { scheme, port, login, database: name } = databaseTypes[type]!
   const password = newPassword()

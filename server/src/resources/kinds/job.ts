@@ -102,7 +102,6 @@ interface JobSchedule {
 
 const events = ['on_start', 'on_stop', 'on_delete'] as const
 
-/** Names of events in deployments. */
 const taskEvents = ['START', 'STOP', 'DELETE', 'CRON'] as const
 
 /**
@@ -117,7 +116,6 @@ const commandFor = (schedule: JobSchedule, event: (typeof taskEvents)[number]): 
     CRON: schedule.cronjob,
   })[event]
 
-/** The engine's tasks, and when they run. */
 const tasksOf = (schedule: JobSchedule): Pick<TaskSpec, 'on' | 'cron'> => {
   const { cronjob } = schedule
   const commands = taskEvents.flatMap((event) => {

@@ -50,7 +50,6 @@ const publishedTargets = [
   'TERRAFORM',
 ]
 
-/** Those and the targets of newer kinds. */
 const targetTypes = [...new Set([...publishedTargets, ...allKinds.map((kind) => kinds[kind].audit)])]
 
 const subTargetTypes: string[] = words(

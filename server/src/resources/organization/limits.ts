@@ -10,7 +10,6 @@ import { readQueued } from '../../limits/queue-room.ts'
 import { readRepositories } from '../../limits/repository-room.ts'
 import { readServiceUse } from '../../limits/service-room.ts'
 
-/** The names in the response. */
 const publicNames: Readonly<Record<keyof Limits, string>> = {
   services: 'SERVICES',
   memoryMb: 'MEMORY_MB',

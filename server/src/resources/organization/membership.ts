@@ -24,7 +24,6 @@ export const wordSql = (id: string): string =>
   `case ${id} when '${owner}' then 'OWNER' when '${admin}' then 'ADMIN' when '${viewer}' then 'VIEWER'
     when '${billing}' then 'VIEWER' else 'DEVELOPER' end`
 
-/** SQL for the name of a role by its id. */
 export const roleNameSql = (id: string): string =>
   `coalesce(case ${id} ${Object.entries(builtInRoles)
     .map(([name, roleId]) => `when '${roleId}' then '${name}'`)

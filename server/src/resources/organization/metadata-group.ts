@@ -46,15 +46,12 @@ const checkPair = ({ key, value }: Pair, place: string, isValue: (value: string)
 }
 
 interface MetadataGroup {
-  /** `labels` or `annotations`. */
   field: 'labels' | 'annotations'
-  /** Word in ids: `Labels`. */
   word: string
   /** The OpenAPI id of the read, which does not always follow the pattern of the others. */
   readId: string
   pair: TObject
   isValue(value: string): boolean
-  /** Additional fields. */
   more?: Record<string, TSchema>
 }
 

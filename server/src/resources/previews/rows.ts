@@ -141,7 +141,6 @@ export const countPlaces = async (tx: Queryable, { id, projectId }: Preview): Pr
   return row!.count
 }
 
-/** The state of a preview's environment. */
 interface Made {
   /** A delete of it is queued or runs. */
   isLeaving: boolean

@@ -42,7 +42,6 @@ export const findSources = async (db: Queryable): Promise<void> => {
   )
 }
 
-/** Polls of one organization at once. */
 const perOrganization = 2
 
 export const claimSources = claimInTurns({ table: sourceLeases, dueAt: 'next_at', perOrganization })

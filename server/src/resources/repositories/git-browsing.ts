@@ -57,7 +57,6 @@ const sentences: Record<string, string> = {
 /** Codes whose errors already contain the git host's answer. */
 const ofHost: ReadonlySet<string> = new Set(['git_denied', 'git_unreachable'])
 
-/** Turns a git host's refusal into an `ApiError`. */
 export const askingGit = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
   const signal = AbortSignal.timeout(patienceMs)
   try {

@@ -161,7 +161,6 @@ export const listRepositories = async (context: Context, name: ProviderName): Pr
   return found
 }
 
-/** One repository by its full name, `owner/name`. */
 export const findRepository = async (
   context: Context,
   name: ProviderName,

@@ -112,7 +112,6 @@ export const completePlace =
     return next
   }
 
-/** Lists the available kinds and what each requires. */
 export const availableKinds = (id: string, path: string, tag: string, kinds: PlaceKinds): Operation =>
   operation({
     id,

@@ -68,7 +68,6 @@ const shownAuthentications: Record<string, TObject> = {
   GCP_JSON_CREDENTIALS: Type.Object({}),
 }
 
-/** Accesses in requests. */
 export const AccessRequests = () =>
   List(
     Type.Object({
@@ -80,7 +79,6 @@ export const AccessRequests = () =>
     50,
   )
 
-/** Accesses in responses. */
 export const Accesses = () =>
   List(
     Type.Object({

@@ -73,7 +73,6 @@ const noteHead = async (context: Context, id: string, path: GitPath, again = fal
 
 const steps = ['source', 'docker', 'git', 'git_repository', 'terraform_files_source']
 
-/** A record with these fields in its repository. */
 export const withRepository = (record: Spec, fields: Spec): Spec => {
   if ('deployed_commit_id' in record) return { ...record, ...fields }
   const inner = Object.entries(record).map(([name, value]) =>

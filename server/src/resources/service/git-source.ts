@@ -86,7 +86,6 @@ export const rootOf = ({ root_path: path }: Pick<GitRepositorySpec, 'root_path'>
 /** Whether the repository is on this server itself. */
 export const isInternal = ({ url }: Pick<GitRepositorySpec, 'url'>): boolean => url === internalUrl
 
-/** The URL of its source. */
 export const sourceUrlOf = ({ url, repository_id: id }: Pick<GitRepositorySpec, 'url' | 'repository_id'>): string =>
   id === undefined ? url : internalUrlOf(id)
 

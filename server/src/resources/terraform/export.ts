@@ -58,7 +58,6 @@ const variableFields = (row: VariableRecord, ask: Ask): Fields => {
   return { ...common, reference: value, secret_manager_access_id: row.secret_manager_access_id, ...more }
 }
 
-/** The attributes with the variables of one place. */
 const variablesOf = (rows: readonly VariableRecord[], place: string, ask: Ask): Fields => {
   const mine = rows.filter((row) => row.parent_id === place)
   const groups = [...Map.groupBy(mine, attributeOf)]
@@ -84,7 +83,6 @@ terraform {
 provider "qovery" {}
 `
 
-/** The files of an environment, by name. */
 const terraformFiles = ({ environment, services, variables, stages }: Exported, serverUrl: string): TerraformFile[] => {
   const [labelOf, secretLabelOf] = [createLabels(), createLabels()]
   const asked: string[] = []

@@ -123,7 +123,6 @@ const plainValue = (body: string): string => {
   return /^[\w.-]/.test(body) ? withoutComment(body) : body
 }
 
-/** The values in a file (`.tfvars`, or `.tfvars.json`). */
 export const readValues = (path: string, text: string): Record<string, string> => {
   if (path.endsWith('.json')) {
     try {

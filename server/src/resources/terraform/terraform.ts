@@ -74,7 +74,6 @@ const sourceOf = (spec: Spec): Source =>
 const isKnownSecret = (before: Source, key: string): boolean =>
   before.tf_vars.some((one) => one.key === key && one.secret)
 
-/** Validates and completes the variables. */
 const completeVariables = (body: Spec, { previous }: Change): Source => {
   const { tf_var_file_paths: paths, tf_vars: variables } = sourceOf(body)
   const before = sourceOf(previous?.spec ?? {})
@@ -89,7 +88,6 @@ const completeVariables = (body: Spec, { previous }: Change): Source => {
   return { tf_var_file_paths: inside, tf_vars: variables }
 }
 
-/** The column of a row's sealed values. */
 const columnOf = (key: string): string => `tf_vars.${key}`
 
 /** Seals the secrets of a write, and deletes those that are no longer listed. */

@@ -205,7 +205,6 @@ export abstract class Head {
   }
 }
 
-/** Whether a Connection header has this word. */
 export const says = (connection: string | undefined, word: string): boolean => {
   if (connection === undefined) return false
   if (connection.length === word.length) return connection.toLowerCase() === word

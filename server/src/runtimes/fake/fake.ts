@@ -78,7 +78,6 @@ export interface FakeRuntime extends Runtime {
   /** The operations of its rollouts. */
   readonly instances: Instances
   instancesOf(serviceId: string): Promise<PlacedInstance[]>
-  /** Appends a line to the log of every instance of a service. */
   append(serviceId: string, text: string, stream?: LogLine['stream']): void
   /** Sets the processor use of all instances of a service together, each up to its limit. */
   burn(serviceId: string, millicores: number): void

@@ -18,11 +18,8 @@ interface Line {
 
 export interface ClusterLog {
   add(step: string, text: string, level?: Line['level']): void
-  /** A line of the tool. */
   output(step: string, text: string): void
-  /** Deletes the tool's output. */
   forget(): Promise<void>
-  /** Writes the pending lines. */
   flush(): Promise<void>
 }
 

@@ -51,7 +51,6 @@ export const countMaking = async (db: Queryable, organizationId: string): Promis
   return row!.count
 }
 
-/** A requested run. */
 interface Wanted {
   runId: string
   action: Action
@@ -105,7 +104,6 @@ const columns = `id, fence, organization_id as "organizationId", run_id as "runI
 
 export const managedLeases: LeaseTable<RunClaim> = { name: 'managed_cluster', open: 'run_id is not null', columns }
 
-/** Runs of one organization at once. */
 const perOrganization = 2
 /**
  * Runs can take hours: the first one of an organization waits for no other organization, and further ones begin while

@@ -15,7 +15,6 @@ interface Course {
   failed: string
   /** Words of the log: in progress, at the end, after a failure. */
   steps: readonly [string, string, string]
-  /** The first line of the log. */
   begins: string
   verb: 'apply' | 'plan' | 'destroy'
   /** Words of the audit log: the request, its success, and its failure. */

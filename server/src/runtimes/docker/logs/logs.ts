@@ -90,7 +90,6 @@ async function* mergeByTime(sources: Batches[]): Batches {
 /** Lines of several containers kept for merging: a longer tail comes from one container alone. */
 const mergedMost = 10_000
 
-/** The last lines of sorted batches. */
 const keepLast = async (batches: Batches, count: number): Promise<LogLine[]> => {
   let last: LogLine[] = []
   for await (const lines of batches) {
