@@ -28,7 +28,6 @@ export interface Lines {
   readonly count: number
   /** All lines that are kept. */
   readonly total: number
-  /** Older lines that were dropped. */
   readonly dropped: number
   lineAt(index: number): Line
 }

@@ -11,7 +11,6 @@ interface Toast {
   text: string
   detail?: string
   link?: { to: string; text: string }
-  /** Undoes the action. */
   undo?: Undo | undefined
 }
 

@@ -35,7 +35,6 @@ export interface Cluster {
   readonly isConnected: boolean
   readonly runtime: Runtime
   readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
-  /** The runtime's. */
   readonly ingress: Ingress
   readonly images: Images
   /** Its machines, as it reports them; null for a single machine. */

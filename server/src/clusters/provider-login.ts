@@ -115,7 +115,6 @@ export const loginRefusal = async (db: Queryable, organizationId: string, spec: 
 }
 
 export interface Login {
-  /** The environment of the tool. */
   env: Record<string, string>
   /** Values that no log may show. */
   hidden: string[]

@@ -16,7 +16,6 @@ import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
 export type Question = Record<string, unknown>
 
 export interface Servers {
-  /** Ids of the other live servers. */
   others(): Promise<string[]>
   /** Asks these; returns the answers that arrived in time. */
   ask(others: readonly string[], question: Question, timeoutMs: number, signal?: AbortSignal): Promise<number[]>

@@ -13,7 +13,6 @@ export interface Conflict {
 }
 
 export interface ConflictRow extends Conflict {
-  /** The key of the cluster. */
   cluster: string
   since: Date
 }

@@ -15,7 +15,6 @@ export const originOf = (url: string): string | null => {
   return parsed === null || !/^https?:$/.test(parsed.protocol) ? null : parsed.origin
 }
 
-/** The origins of repositories at the host of this API. */
 export const usualOrigins = (apiUrl: string): string[] => {
   const origin = originOf(apiUrl)
   return origin === null ? [] : [repositoryOrigins[origin] ?? origin]

@@ -46,6 +46,5 @@ export const eventTask = (
 export const isAloneSql = (workload: string): string =>
   `(${workload} ? 'tasks' and coalesce((${workload} ->> 'instances')::int, 0) = 0)`
 
-/** The schedule of each task. */
 export const clocksOf = (tasks: Tasks | undefined): Record<string, When> =>
   Object.fromEntries(Object.entries(tasks ?? {}).flatMap(([name, { cron }]) => (cron === null ? [] : [[name, cron]])))

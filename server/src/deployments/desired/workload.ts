@@ -20,7 +20,6 @@ export type FrozenWorkload = Omit<Workload, 'artifact' | 'env' | 'files' | 'imag
   chart?: ChartSettings
   /** The same. */
   app?: AppSettings
-  /** The tasks that it runs. */
   tasks?: Tasks
   /** The source of its image; absent in releases of earlier versions. */
   from?: Source

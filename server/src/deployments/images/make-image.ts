@@ -41,7 +41,6 @@ export interface Made extends Pick<Release, 'image' | 'commit' | 'source'> {
   hidden?: readonly string[]
 }
 
-/** A redeploy keeps the deployed commit. */
 const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | undefined> => {
   if (service.requested.redeploy !== true) return undefined
   return commitOf(await currentRelease(parts.database, service.id)) ?? undefined

@@ -45,7 +45,6 @@ interface DesiredService extends Known {
 
 type DesiredRow = Omit<DesiredService, 'artifact'> & { kind: string }
 
-/** The objects of a service. */
 interface FoundService {
   instances: readonly Instance[]
   /** By its rows. */

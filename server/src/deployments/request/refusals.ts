@@ -11,7 +11,6 @@ import { stickyKey } from '../traffic/ingress-settings.ts'
 interface Candidate {
   name: string
   spec: Record<string, unknown>
-  /** It has a current release. */
   released: boolean
   state: string
   /** Open deployments that include it. */

@@ -32,7 +32,6 @@ const derivedId = (id: string, turn: number): string => {
 
 export const defaultStageId = (environmentId: string, order: number): string => derivedId(environmentId, order)
 
-/** The id of an environment's own deployment rule. */
 export const environmentRuleId = (environmentId: string): string => derivedId(environmentId, 4)
 
 /** Ids of the environments, one for each default stage, that a stage's id may belong to. */

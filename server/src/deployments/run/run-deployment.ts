@@ -225,7 +225,6 @@ const runStages = async (
   await end(parts, claim, services, isAllCanceled ? [canceled] : outcomes, signal)
 }
 
-/** Removes the cluster's objects of the environment itself. */
 const removeEnvironment = async (parts: DeploymentParts, environmentId: string, signal: AbortSignal): Promise<void> => {
   const clusterId = await readClusterId(parts.database, environmentId)
   if (clusterId === null) return

@@ -52,7 +52,6 @@ const scaledSql = `select s.service_id as "serviceId", s.environment_id as "envi
     join node e on e.id = s.environment_id join node c on c.id = s.cluster_id
   where ${keySql('c')} = $1 and s.desired = 'RUNNING' and s.scaling is not null`
 
-/** The services of a cluster that should run. */
 export const readScaled = (db: Queryable, clusterKey: string): Promise<ScaledService[]> =>
   db.query<ScaledService>(scaledSql, [clusterKey])
 

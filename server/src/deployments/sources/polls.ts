@@ -90,7 +90,6 @@ interface Polls<W extends Leased> {
   of: string
   table: ReturnType<typeof watchedTable<W>>
   longestPauseMs: number
-  /** The channel of its notifications. */
   channel: string
   poll(watched: W, signal: AbortSignal): Promise<void>
   /** Stores why a poll failed, and when the next one is. */

@@ -21,7 +21,6 @@ const forcePollMs = 500
 
 const tasksNow = ({ parts, service }: ServiceRun) => tasksIn(kindOf(parts, service.kind), service.spec)
 
-/** The tasks of a service's present configuration. */
 const tasksOf = (run: ServiceRun): Tasks => tasksNow(run).tasks
 
 /** Whether its kind runs tasks: also if the service is configured without one by now. */

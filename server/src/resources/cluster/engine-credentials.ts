@@ -77,7 +77,6 @@ export const engineForms: readonly Form[] = [
   { objectType: 'OTHER', choice: 'unix', needs: ['engine_url'], may: optional },
 ]
 
-/** The form that the address of an engine chooses. */
 export const engineFormOf = ({ engine_url: url }: Spec): Form =>
   engineForms.find(({ choice }) => choice !== undefined && String(url ?? '').startsWith(`${choice}://`)) ??
   engineForms[0]!

@@ -113,7 +113,6 @@ export const upgradeRefusal = (from: string, to: string): string | null => {
   return compare(to, from) < 0 ? 'must not be older than the current version, which may have changed the files' : null
 }
 
-/** Versions that a database can move to. */
 export const nextVersions = (type: string, present: string): string[] => {
   const next = databaseTypes[type]!.versions.filter((each) => upgradeRefusal(present, each) === null)
   return [...new Set([present, ...next])]

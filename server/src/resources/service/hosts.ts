@@ -14,7 +14,6 @@ import type { Port } from './parts.ts'
 // Room for a leading `p65535-` and a trailing suffix within the 63 characters of a DNS label.
 const maxLabel = 48
 
-/** The preferred label of a service. Pure. */
 export const hostLabel = (service: string, environment: string, id: string): string => {
   const label = [dnsLabel(service), dnsLabel(environment)].filter((part) => part !== '').join('-')
   const short = label.slice(0, maxLabel).replace(/-+$/, '')

@@ -49,7 +49,6 @@ export const registrySql = (path: readonly string[]): string =>
       'kind', coalesce(r.spec ->> 'kind', 'GENERIC_CR'))
     from node r where r.id = (n.spec #>> '{${[...path, 'registry_id'].join(',')}}')::uuid)`
 
-/** An image, for the engine. */
 export const imageSourceOf = ({ registry_id: registryId, image_name: name, tag }: ImageSpec): Source => ({
   from: 'image',
   registryId,

@@ -148,7 +148,6 @@ interface DeclaredVariable {
   source: string
 }
 
-/** The variables that a file of a module declares. */
 export const readDeclarations = (path: string, text: string): DeclaredVariable[] =>
   entriesIn(text).flatMap(({ name, labels, body }) => {
     const key = labels?.[0]

@@ -41,7 +41,6 @@ const hostOf = (header: string): string => {
   return host
 }
 
-/** The destination of the request, or the page that refuses it. */
 export const readRequest = (head: RequestHead): { host: string; path: string } | PageName => {
   const found = pathOrRefusal(head)
   return typeof found === 'string' ? found : { host: hostOf(head.host!), path: found.path }

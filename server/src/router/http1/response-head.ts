@@ -105,7 +105,6 @@ export class ResponseHead extends Head {
     return headersForClient(this.flat, this.connection)
   }
 
-  /** The same as lines. */
   get lines(): string {
     return this.passedLines(() => this.passed)
   }

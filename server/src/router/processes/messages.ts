@@ -53,7 +53,6 @@ export interface Pulse extends State {
 }
 
 export type Notice =
-  /** It is ready for orders. */
   | { kind: 'ready' }
   | { kind: 'answer'; id: number; value?: unknown }
   | { kind: 'pulse'; pulse: Pulse }

@@ -12,7 +12,6 @@ import { isOurs } from './network/ports.ts'
 import type { Readiness } from './probes/readiness.ts'
 import { cutOff, type Troubles } from './probes/troubles.ts'
 
-/** A row of the engine's list. */
 export interface ContainerRow {
   Id: string
   Names: string[]

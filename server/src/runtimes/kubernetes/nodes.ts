@@ -31,7 +31,6 @@ export interface ClusterNode {
   osImage: string
   isUnschedulable: boolean
   capacity: NodeResources
-  /** Its resources for pods. */
   allocatable: NodeResources
   taints: { key: string; value: string; effect: string }[]
   labels: Record<string, string>

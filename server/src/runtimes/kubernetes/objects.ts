@@ -10,7 +10,6 @@ import { isPassing } from '../../lib/kubernetes/watch.ts'
 import { labels, type Manifest, namespaceOf, type Place } from './manifests/describe.ts'
 import { describeEnvironment } from './manifests/service.ts'
 
-/** The field manager of the fields that we set. */
 const fieldManager = 'slipway'
 
 const places = {

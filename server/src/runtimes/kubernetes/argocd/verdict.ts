@@ -82,7 +82,6 @@ const reasonsOf = (app: Application): string[] => {
   ]
 }
 
-/** The advice to the user. */
 const adviceFor = (reasons: readonly string[]): string[] =>
   reasons.some((each) => /:(Ingress|HTTPRoute|GRPCRoute) is not permitted in project/.test(each))
     ? [`Apps may not publish host names unless the namespace of Argo CD has the label ${hostsLabel}=any`]
