@@ -4,11 +4,12 @@
  * prints its port.
  */
 import { randomUUID } from 'node:crypto'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import type { RequestListener, ServerResponse } from 'node:http'
+import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 
 const labelsOf = (id: string) => ({
   ...{ 'slipway.service': id, 'slipway.environment': id, 'slipway.revision': 'r1', 'slipway.index': '0' },
@@ -33,9 +34,8 @@ const event = () => {
 
 const events = Buffer.from(`${Array.from({ length: 1000 }, event).join('\n')}\n`)
 
-const pour = async (response: ServerResponse): Promise<void> => {
-  while (!response.destroyed)
-    if (!response.write(events)) await Promise.race([once(response, 'drain'), once(response, 'close')])
+function* forever() {
+  for (;;) yield events
 }
 
 const id = randomUUID()
@@ -49,7 +49,7 @@ const answers: Record<string, object> = {
 const listener: RequestListener = ({ url = '/' }, response) => {
   const path = new URL(url, 'http://engine.invalid').pathname.replace(/^\/v[\d.]+/, '')
   response.setHeader('content-type', 'application/json')
-  if (path === '/events') return void pour(response)
+  if (path === '/events') return void pipeline(Readable.from(forever()), response).catch(() => {})
   response.end(path === '/containers/json' ? containers : JSON.stringify(answers[path] ?? []))
 }
 

@@ -33,9 +33,10 @@ interface Attack {
   meets: RegExp
   connections: number
   requests: Request[]
-  /** Done before the quiet measurement, and after it. */
+  /** Done before the quiet measurement. */
   prepare?(): Promise<unknown>
-  begin?(): Promise<unknown>
+  /** Done after it; returns how to end it. */
+  begin?(): Promise<() => Promise<unknown>>
 }
 
 /** The loads are other machines' in real life: here they yield to the server. */
@@ -159,15 +160,19 @@ const clusterOf = (
   headers: Record<string, string>,
 ): Attack => {
   const path = `/organization/${organizationId}`
-  const begin = async (): Promise<void> => {
+  const begin = async () => {
     const { id, name } = await send('POST', `${path}/onPremise/credentials`, engine)
-    await send('POST', `${path}/cluster`, {
+    const cluster = await send('POST', `${path}/cluster`, {
       ...{ name: 'flooding', cloud_provider: 'ON_PREMISE', kubernetes: 'SELF_MANAGED', region: 'on-premise' },
       cloud_provider_credentials: { cloud_provider: 'ON_PREMISE', credentials: { id, name }, region: 'unknown' },
     })
+    return async () => {
+      await send('DELETE', `${path}/cluster/${cluster.id}`)
+      await send('DELETE', `${path}/onPremise/credentials/${id}`)
+    }
   }
   return {
-    ...{ name: 'events and 19,000 containers of an engine', meets: /flooding/, connections: 1, begin },
+    ...{ name: 'events and 19,000 containers of an engine', meets: /"200"/, connections: 1, begin },
     requests: [{ url: `${slipway.url}${path}/cluster`, headers }],
   }
 }
@@ -299,10 +304,11 @@ const measure = async (slipway: Slipway, neighbour: Neighbour, attack: Attack, f
   await attack.prepare?.()
   const quiet = await look(slipway, neighbour)
   const quietMb = residentMb(slipway.pid())
-  await attack.begin?.()
+  const stop = await attack.begin?.()
   const client = start('./flood-client.ts', [config])
   const busy = await look(slipway, neighbour)
   const { counts, firsts } = JSON.parse(await end(client)) as { counts: object; firsts: object }
+  await stop?.()
   assert.match(JSON.stringify(firsts), attack.meets, attack.name)
   assert.equal(busy.state, 'DEPLOYED', `${attack.name}: the deployment of the neighbour`)
   const [listMs, healthMs] = [whole(busy.listMs - quiet.listMs), whole(busy.healthMs - quiet.healthMs)]
