@@ -4,6 +4,7 @@ import { type Context, nodeInPath, type Operation, operation, reading } from '..
 import { Maybe, Nullable, OneOf, Results, Text, Timestamp, Uuid } from '../api/operations/schema.ts'
 import { readClusterId } from '../clusters/refs.ts'
 import { kindsWith, typeOf } from '../kinds.ts'
+import { notFound } from '../lib/errors.ts'
 import { idOf } from '../lib/ids.ts'
 import { words } from '../lib/words.ts'
 import { executionOf, type LogRow, readLast } from './deployment-log-lines.ts'
@@ -168,7 +169,8 @@ export const deploymentLogOperations: Operation[] = [
     summary: 'Read the log of a deployment (`version` is its execution_id), by default the last one, oldest line first',
     answer: Type.Array(Line),
     async run(context) {
-      const clusterId = (await readClusterId(context.db, context.node.id))!
+      const clusterId = await readClusterId(context.db, context.node.id)
+      if (clusterId === null) throw notFound()
       return (await readLines(context, maxLines)).map((row) => toLine(row, context, clusterId))
     },
   }),

@@ -29,7 +29,9 @@ const followLog = async (
   const { parts, node } = context
   const execution = executionOf(context)
   if (execution === undefined) return sink.end(unknown)
-  const clusterId = (await readClusterId(context.db, context.node.id))!
+  const clusterId = await readClusterId(context.db, context.node.id)
+  // The environment was deleted meanwhile.
+  if (clusterId === null) return sink.end(unknown)
   const sendRows = (rows: LogRow[]): Promise<void> =>
     send(rows.map((row) => ({ id: `${row.chunk}.${row.index}`, line: toLine(row, context, clusterId) })))
   const { chunk: end } = await readEnd(parts.database, node.id, execution)

@@ -4,10 +4,12 @@
  * Undeclared fields have no effect either. A field at its default, or with its stored value, requests nothing and is
  * neither named nor refused.
  */
+
 import { isDeepStrictEqual } from 'node:util'
 import type { TSchema } from 'typebox'
 import { invalidField } from '../../lib/errors.ts'
-import { type EffectMark, fits, isObject, type Json } from './schema.ts'
+import { isObject } from '../../lib/foreign-text/fields.ts'
+import { type EffectMark, fits, type Json } from './schema.ts'
 
 export type { EffectMark, Json } from './schema.ts'
 export type Path = readonly string[]

@@ -5,8 +5,10 @@
  * schema wants only if it is exactly how that is written; never where the schema also allows a text. The result is
  * validated, stored and answered like a correctly sent body.
  */
+
 import type { TSchema } from 'typebox'
-import { fits, isObject, isTooLong, type Json } from './schema.ts'
+import { isObject } from '../../lib/foreign-text/fields.ts'
+import { fits, isTooLong, type Json } from './schema.ts'
 
 /** Neither `1e3` nor `007`, `+1`, `1.50`, ` 1` or a number that would lose precision. */
 const decimalForm = /^-?\d{1,16}(\.\d{1,16})?$/

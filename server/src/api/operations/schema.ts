@@ -3,7 +3,9 @@
  * `Ref` (an id of the same organization), `Secret` (sealed, never answered), `Computed`, and what a value does, if it does
  * not act: `Recorded`, `Discarded`, `Refused`, `RecordedValues`, `RefusedValues` (effects.ts).
  */
+
 import Type, { type TObject, type TProperties, type TSchema, type TSchemaOptions } from 'typebox'
+import { isObject } from '../../lib/foreign-text/fields.ts'
 
 const uuidPattern = '^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$'
 const maxInteger = 2_147_483_647
@@ -116,9 +118,6 @@ export const fits = (schema: Json, value: unknown): boolean => {
   if (schema.type === 'integer') return typeof value === 'number'
   return schema.type === undefined || typeof value === schema.type
 }
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Where defaults are filled in: everywhere, only in nested objects (an edit keeps what it leaves out), or nowhere. */
 export type Defaults = boolean | 'nested'

@@ -1,12 +1,14 @@
 /**
  * Validates bodies and queries against their schemas; a failure is a single 400 that names the fields but no values.
  */
+
 import type { TObject, TSchema } from 'typebox'
 import { Compile } from 'typebox/compile'
 import { type ApiError, badRequest, type FieldError } from '../../lib/errors.ts'
+import { isObject } from '../../lib/foreign-text/fields.ts'
 import { ForeignTextError, readJson } from '../../lib/foreign-text/read-json.ts'
 import { lenient } from './lenient.ts'
-import { type Defaults, findLongList, fits, isObject, type Json, pick } from './schema.ts'
+import { type Defaults, findLongList, fits, type Json, pick } from './schema.ts'
 
 const maxDetails = 20
 const maxDepth = 40

@@ -7,8 +7,6 @@ import { enter } from '../progress/service-run.ts'
 import { nextCommit } from './commit.ts'
 import type { Driver } from './driver.ts'
 
-const fetchDeadlineMs = 11 * 60_000
-
 export const app: Driver<Extract<Source, { from: 'app' }>> = {
   artifact: 'app',
   refusal: (place, { spec }) => (spec.app === undefined ? null : place.app(spec.app)),
@@ -16,9 +14,7 @@ export const app: Driver<Extract<Source, { from: 'app' }>> = {
   /** This server reads the commit with the service's token: one the organization may read, whatever Argo CD may. */
   async make(run, source) {
     await enter(run, 'building')
-    const commit = await run.step('source', { deadlineMs: fetchDeadlineMs }, (signal) =>
-      fetchSource(run, source, signal),
-    )
+    const commit = await fetchSource(run, source)
     const { credentials } = await openGitSource(run.parts, run.claim.organizationId, source.git)
     const { git_commit_id: id } = commit
     const login = credentials?.reveal() ?? null

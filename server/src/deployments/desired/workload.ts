@@ -43,7 +43,7 @@ export interface SealedContent {
 export const hasNoImage = ({ chart, app, from }: Pick<FrozenWorkload, 'chart' | 'app' | 'from'>): boolean =>
   chart !== undefined || app !== undefined || from?.from === 'module'
 
-/** The one place that reads what a stored release is. What a module makes has an image by the time that its tool runs. */
+/** Opens a stored release as its artifact. The product of a module has an image by the time that its tool runs. */
 export const thawWorkload = (
   { tasks: _, from: __, chart, app, ...frozen }: FrozenWorkload,
   image: string,

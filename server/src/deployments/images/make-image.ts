@@ -46,7 +46,7 @@ const deployedCommit = async ({ parts, service }: ServiceRun): Promise<string | 
   return commitOf(await currentRelease(parts.database, service.id)) ?? undefined
 }
 
-export const fetchSource = async (
+const fetchNow = async (
   run: ServiceRun,
   { git }: Pick<GitSpec, 'git'>,
   signal: AbortSignal,
@@ -64,6 +64,10 @@ export const fetchSource = async (
   return commit
 }
 
+/** The step that fetches the wanted commit: the requested one, the deployed one for a redeploy, else the branch's head. */
+export const fetchSource = (run: ServiceRun, source: Pick<GitSpec, 'git'>, wanted?: string): Promise<Commit> =>
+  run.step('source', { deadlineMs: 11 * minute }, (signal) => fetchNow(run, source, signal, wanted))
+
 type BuildVariables = Pick<EffectiveVariables, 'env' | 'secretValues'>
 
 /** `readVariables` is called once the commit is available, so that a build sees the newest ones. */
@@ -73,12 +77,9 @@ export const build = async (
   readVariables: (commitId: string) => Promise<BuildVariables>,
   commitId?: string,
 ): Promise<Made> => {
-  const { step } = run
   await refuseMissingTool(run, source)
   await enter(run, 'building')
-  const commit = await step('source', { deadlineMs: 11 * minute }, (signal) =>
-    fetchSource(run, source, signal, commitId),
-  )
+  const commit = await fetchSource(run, source, commitId)
   const variables = await readVariables(commit.git_commit_id)
   return { image: await buildImage(run, source, commit, variables), commit, source: null }
 }

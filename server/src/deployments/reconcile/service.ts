@@ -43,7 +43,7 @@ interface DesiredService extends Known {
   busy: boolean
 }
 
-type DesiredRow = Omit<DesiredService, 'artifact'> & { kind: string }
+type DesiredRow = Omit<DesiredService, 'artifact' | 'hasChart'> & { kind: string }
 
 interface FoundService {
   instances: readonly Instance[]
@@ -59,13 +59,14 @@ const desiredSql = `select s.service_id as "serviceId", s.environment_id as "env
     coalesce((s.wake_error ->> 'at')::timestamptz > clock_timestamp() - interval '30 seconds', false) as "hasFailed",
     coalesce((r.workload ->> 'memoryMb')::int, 0) as "memoryMb", s.problem, s.restarts,
     coalesce(r.workload -> 'ports', '[]') as ports, r.workload -> 'ingress' as ingress, s.running_state as "runningState",
-    coalesce(${isAloneSql('r.workload')}, false) as "hasTask", coalesce(r.workload ? 'chart', false) as "hasChart",
+    coalesce(${isAloneSql('r.workload')}, false) as "hasTask",
     exists (select from deployment d where d.environment_id = s.environment_id and d.state = 'RUNNING') as busy
   from service_state s left join release r on r.id = s.current_release_id`
 
 /** If the cluster scales a service by itself, the number of instances is up to it: the minimum is enough. */
 const asKept = ({ runtime }: Cluster, { kind, ...row }: DesiredRow): DesiredService => {
-  const service = { ...row, artifact: artifactOf(kind) }
+  const artifact = artifactOf(kind)
+  const service = { ...row, artifact, hasChart: artifact === 'chart' && row.releaseId !== null }
   const { scaling, instances } = service
   if (!runtime.scalesItself || scaling === null) return service
   return { ...service, scale: null, instances: Math.min(instances, Math.max(1, scaling.min)) }

@@ -42,48 +42,48 @@ const opens = ({ ports }: Needs, wanted: 'TCP' | 'UDP'): boolean =>
 const publicWebPorts = ({ ports }: Needs) =>
   ports.filter(({ protocol, publiclyAccessible }) => publiclyAccessible && /^(HTTP|GRPC)$/.test(protocol))
 
-const lacks: Record<Ability, { isNeeds(of: Needs): boolean; what: string }> = {
+const lacks: Record<Ability, { isNeeded(of: Needs): boolean; what: string }> = {
   volumes: {
-    isNeeds: ({ volumes }) => volumes.length > 0,
+    isNeeded: ({ volumes }) => volumes.length > 0,
     what: 'does not support volumes, but the service has storage',
   },
   'tcp-ports': {
-    isNeeds: (of) => opens(of, 'TCP'),
+    isNeeded: (of) => opens(of, 'TCP'),
     what: 'does not publish TCP ports, but the service has a public one',
   },
   'udp-ports': {
-    isNeeds: (of) => opens(of, 'UDP'),
+    isNeeded: (of) => opens(of, 'UDP'),
     what: 'does not publish UDP ports, but the service has a public one',
   },
   apps: {
-    isNeeds: ({ artifact }) => artifact === 'app',
+    isNeeded: ({ artifact }) => artifact === 'app',
     what: 'has no Argo CD, which this service needs',
   },
   charts: {
-    isNeeds: ({ artifact }) => artifact === 'chart',
+    isNeeded: ({ artifact }) => artifact === 'chart',
     what: 'cannot install charts',
   },
   grpc: {
-    isNeeds: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
+    isNeeded: (of) => publicWebPorts(of).some(({ protocol }) => protocol === 'GRPC'),
     what: 'does not publish gRPC ports, but the service has a public one',
   },
   'path-rewrites': {
-    isNeeds: (of) =>
+    isNeeded: (of) =>
       publicWebPorts(of).some(
         ({ publicPath, publicPathRewrite: rewrite }) => rewrite !== undefined && rewrite !== publicPath,
       ),
     what: 'does not rewrite paths, but a port of the service has a public_path_rewrite',
   },
   'network-settings': {
-    isNeeds: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
+    isNeeded: (of) => Object.keys(of.ingress ?? {}).some((key) => key !== stickyKey) && publicWebPorts(of).length > 0,
     what: 'does not support advanced network settings, but this service sets some',
   },
   'sticky-sessions': {
-    isNeeds: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,
+    isNeeded: (of) => Object.hasOwn(of.ingress ?? {}, stickyKey) && publicWebPorts(of).length > 0,
     what: 'does not keep clients with one instance, but the service has sticky sessions',
   },
   sleep: {
-    isNeeds: ({ scaling }) => scaling?.sleeps === true,
+    isNeeded: ({ scaling }) => scaling?.sleeps === true,
     what: 'does not let services sleep, but the service has 0 as its minimum of instances',
   },
 }
@@ -98,7 +98,7 @@ const ofIngress: ReadonlySet<Ability> = new Set(['grpc', 'path-rewrites', 'stick
 
 /** The ability that its cluster lacks for a service; null if it lacks none. */
 export const abilityRefusal = (abilities: ReadonlySet<Ability>, of: Needs): string | null => {
-  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeds(of))
+  const lacking = (Object.keys(lacks) as Ability[]).find((each) => !abilities.has(each) && lacks[each].isNeeded(of))
   if (lacking === undefined) return null
   if (lacking === 'charts')
     return 'A helm service needs a Kubernetes cluster, and the cluster of this environment is a Docker engine: clone it to an environment on another cluster.'

@@ -1,5 +1,5 @@
 /**
- * Argo CD apps: repositories that the Argo CD of a Kubernetes cluster keeps deployed in an environment (argocd/run.ts).
+ * Argo CD apps: repositories that the Argo CD of a Kubernetes cluster keeps deployed in an environment.
  * Creating, changing, deploying and deleting them is our addition to the public API, which only reads them.
  */
 import Type from 'typebox'

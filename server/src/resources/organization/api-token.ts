@@ -5,7 +5,6 @@ import { builtInRoles } from '../../api/auth/permissions.ts'
 import { type Revoked, revokeTokens } from '../../api/auth/revoke.ts'
 import {
   type Context,
-  JsonText,
   type Operation,
   operation,
   organizationInPath,
@@ -30,6 +29,7 @@ import { forbidden, invalidField, notFound } from '../../lib/errors.ts'
 import { isUuid } from '../../lib/ids.ts'
 import type { Queryable } from '../../store/database.ts'
 import { timestampSql, writeAudit } from '../../store/tree.ts'
+import { answerFrom } from '../answer-from.ts'
 import { givenRole, roleNameSql } from './membership.ts'
 
 const dayMs = 86_400_000
@@ -77,15 +77,14 @@ const list = operation({
   query: Type.Object({ name: Maybe(Text()), creatorName: Maybe(Text()) }),
   status: 200,
   answer: Results(answer),
-  async run({ db, node, query: { name = null, creatorName = null } }) {
-    const [row] = await db.query<{ text: string }>(
+  run: ({ db, node, query: { name = null, creatorName = null } }) =>
+    answerFrom(
+      db,
       `select '{"results":' || coalesce(json_agg(${recordSql} order by t.created_at, t.id)::text, '[]') || '}' as text
        from api_token t where t.organization_id = $1 and t.revoked_at is null
          and ($2::text is null or lower(t.name) = lower($2)) and ($3::text is null or exists (${creatorSql}))`,
       [node.id, name, creatorName],
-    )
-    return new JsonText(row!.text)
-  },
+    ),
 })
 
 const bodySchema = Type.Object({
