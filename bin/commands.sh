@@ -97,8 +97,8 @@ TEXT
     check) cat <<'TEXT' ;;
 npm run check
 
-Checks types, lint and format, the house rules, that a test is named for each field that acts, and that
-openapi.json and docs/guides/fields.md are up to date.
+Checks types, lint and format, the house rules and plain words, that a test is named for each field that
+acts, and that openapi.json, docs/guides/fields.md and the list of what runs each night are up to date.
 TEXT
     screenshots) cat <<'TEXT' ;;
 npm run screenshots [-- environment logs dark phone]
@@ -156,7 +156,7 @@ check_arguments() {
   fi
   for each in "$@"; do
     accepts "$command" "$each" && continue
-    if [[ "$command" = test* && "$each" != -* ]]; then say "There is no test file $each."; else say "$each is not an argument of this command."; fi
+    if [[ "$command" = @(test|test-kubernetes) && "$each" != -* ]]; then say "There is no test file $each."; else say "$each is not an argument of this command."; fi
     usage_of "$command" >&2
     exit 2
   done

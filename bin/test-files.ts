@@ -27,7 +27,7 @@ const mostInAll = processors + 3
 const longestMs = (process.env.SLIPWAY_TEST_ALL === '1' ? 65 : 12) * 60_000
 
 /** The duration of each file's last run on this machine, in milliseconds by path; for all checkouts. */
-const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
+const cache = process.env.XDG_CACHE_HOME || join(homedir(), '.cache')
 const durationsFile = join(cache, 'slipway-test/durations.json')
 
 const readDurations = (): Record<string, number> => {
@@ -170,5 +170,9 @@ write(
   'times',
   times.map(([path, ms]) => `${ms}\t${path}`),
 )
-writeDurations({ ...readDurations(), ...Object.fromEntries(times) })
+try {
+  writeDurations({ ...readDurations(), ...Object.fromEntries(times) })
+} catch (error) {
+  process.stdout.write(`The durations could not be kept for the next run: ${String(error)}\n`)
+}
 process.exitCode = failed.size + counts.fail + counts.cancelled > 0 ? 1 : 0

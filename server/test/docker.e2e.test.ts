@@ -224,9 +224,12 @@ test('a cancel ends in CANCELED within 15 s and leaves nothing of the new versio
   const application = await createApplication(slipway, place, 'web', url)
   await deploy(slipway, application.id)
   await until(async () => (await containersOf(application.id)).length > 0, { timeoutMs: 30_000, what: 'a container' })
+  const beganMs = performance.now()
   const canceled = await slipway.api('POST', `/environment/${place.environmentId}/cancelDeployment`, {})
   assert.equal(canceled.status, 202)
   assert.equal(await settle(slipway, application.id, 15_000), 'CANCELED')
+  const tookMs = performance.now() - beganMs
+  assert.ok(tookMs <= 15_000, `${tookMs} ms`)
   assert.deepEqual(await containersOf(application.id), [])
 })
 

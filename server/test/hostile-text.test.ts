@@ -28,15 +28,12 @@ test('line breaks in text from a git host never start a new line or header', asy
     const name = `shop-${host}`
     const git_repository = { url: `https://github.com/acme/${name}.git`, branch: 'main' }
     const { id } = await newApplication(api, environmentId, { git_repository, auto_deploy: true })
-    const judged = async (): Promise<string | undefined> =>
-      (await call('GET', `/service/${id}/gitWebhookStatus`)).body.last_push?.commit_id
+    const lastPush = async () => (await call('GET', `/service/${id}/gitWebhookStatus`)).body.last_push
     await until(
       async () =>
         (await api.database.query('select 1 from followed_branch where service_id = $1 and seen is not null', [id]))
           .length > 0,
-      {
-        what: 'the first look',
-      },
+      { what: 'the first poll' },
     )
     Object.assign(source, { head: newCommit(), message: forged, changes: null })
     const told = { path: `acme/${name}`, after: source.head, pusher: forged }
@@ -44,7 +41,10 @@ test('line breaks in text from a git host never start a new line or header', asy
     const answer = await fetch(api.url + pathname, { method: 'POST', headers, body })
     assert.deepEqual([answer.status, await answer.json()], [202, { status: 'ACCEPTED', repositories: 1 }], host)
     assert.equal(answer.headers.get('x-forged'), null)
-    await until(async () => (await judged()) === source.head, { what: `the push of ${host} to be judged` })
+    const isJudged = async () => (await lastPush())?.commit_id === source.head
+    await until(isJudged, { what: `the push of ${host} to be judged` })
+    const { outcome, reason } = await lastPush()
+    assert.deepEqual([outcome, reason], ['DEPLOYED', null], host)
     const { results } = (await call('GET', `/environment/${environmentId}/deploymentHistory`)).body
     assert.doesNotMatch(results[0].triggered_by, /[\p{Cc}\u2028\u2029]/u, host)
     // As names they are none.

@@ -286,6 +286,21 @@ test('what users read in the guides is plain English', () => {
   assert.deepEqual(found, [])
 })
 
+test('every source file that the documents name is there', () => {
+  const paths = readSources(root, ['bin', 'console', 'server']).map(({ path }) => path)
+  const isThere = (name: string): boolean => paths.some((path) => `/${path}`.endsWith(`/${name}`))
+  const folders = ['docs/decisions', 'docs/guides'].flatMap((folder) =>
+    readdirSync(join(root, folder)).map((name) => `${folder}/${name}`),
+  )
+  const missing = ['ARCHITECTURE.md', 'CONTRIBUTING.md', ...folders].flatMap((path) =>
+    [...readFileSync(join(root, path), 'utf8').matchAll(/`([\w./-]+\.tsx?)`/g)]
+      .map(([, name]) => name!)
+      .filter((name) => !isThere(name))
+      .map((name) => `${path}: ${name}`),
+  )
+  assert.deepEqual(missing, [])
+})
+
 /**
  * The text that these files parse or split comes from this server itself: its own rows and responses, its own files and
  * child processes, the operator's settings; or it is signed by it. All other text is untrusted.

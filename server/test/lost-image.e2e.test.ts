@@ -68,6 +68,7 @@ test('an application whose image and container were removed says so within 10 s 
       },
       10_000,
     )
+    assert.ok(told <= 10, `${told} s`)
     const back = await lasting('it to serve', () => isBack(hear), 60_000)
     assert.match([...said].join('\n'), /image of the running version was removed/)
     t.diagnostic(

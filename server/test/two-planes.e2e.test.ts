@@ -208,6 +208,8 @@ describe('two control planes', () => {
       timeoutMs: left(),
       what: 'the replacement',
     })
+    const tookOverMs = Date.now() - since.getTime()
+    assert.ok(tookOverMs <= 30_000, `${tookOverMs} ms`)
     assert.equal(await both.holder(), other)
     for (const { place: its, container } of begun) {
       assert.equal((await containersOf(container.id)).length, 1)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { WebSocket } from 'ws'
 import { newApplication, newPlace, startApi } from '../../test/support/api.ts'
-import { until } from '../../test/support/until.ts'
+import { within } from '../../test/support/until.ts'
 
 const api = await startApi()
 const { call, organizationId } = api
@@ -49,8 +49,8 @@ test('open streams of a revoked token end within a second, those of others conti
     await follow(other.token),
   ]
   assert.equal((await call('DELETE', `/organization/${organizationId}/apiToken/${revoked.id}`)).status, 204)
-  await until(() => events.ended && socket.code === 1008, { timeoutMs: 1000, what: 'the streams to end' })
+  await within(1000, () => events.ended && socket.code === 1008, 'the streams to end')
   assert.equal(further.ended, false)
   await call('DELETE', `/organization/${organizationId}/apiToken/${other.id}`)
-  await until(() => further.ended, { timeoutMs: 1000, what: 'the other stream to end' })
+  await within(1000, () => further.ended, 'the other stream to end')
 })

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { type Answer, applicationBody, caller, newApplication, newPlace, startApi } from '../../test/support/api.ts'
 import { standIn } from '../../test/support/stand-in.ts'
-import { until } from '../../test/support/until.ts'
+import { within } from '../../test/support/until.ts'
 import { version } from '../lib/version.ts'
 import { operations } from '../resources/index.ts'
 import { newTokenText } from './auth/auth.ts'
@@ -245,7 +245,7 @@ test('a revoked token is refused within a second, on this replica and on others'
   assert.deepEqual(await use(), [200, 200])
   await call('DELETE', `/organization/${organizationId}/apiToken/${made.body.id}`)
   const refused = async () => (await use()).every((status) => status === 401)
-  await until(refused, { timeoutMs: 1000, what: 'the refusal' })
+  await within(1000, refused, 'the refusal')
   await replica.close()
 })
 

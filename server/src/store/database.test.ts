@@ -42,6 +42,7 @@ test('the victim of a deadlock runs again, and both transactions are done', asyn
       await tx.query('update pair set n = n + 1 where id = $1', [second])
     })
   await Promise.all([add(1, 2), add(2, 1)])
-  assert.equal(begun, 3)
+  // A victim that is quick may be one once more.
+  assert.ok(begun >= 3, String(begun))
   assert.deepEqual(await database.query('select n from pair order by id'), [{ n: 2 }, { n: 2 }])
 })

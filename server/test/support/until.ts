@@ -32,3 +32,15 @@ export const until = async <T>(
     await pause(pollMs)
   }
 }
+
+/** For a time that the product promises: it is the same on a busy machine. */
+export const within = async (
+  promisedMs: number,
+  condition: () => Promise<unknown> | unknown,
+  what: string,
+): Promise<void> => {
+  const beganMs = performance.now()
+  await until(condition, { timeoutMs: promisedMs, what })
+  const tookMs = Math.round(performance.now() - beganMs)
+  if (tookMs > promisedMs) throw new Error(`${what} took ${tookMs} ms; ${promisedMs} ms are promised`)
+}

@@ -34,14 +34,18 @@ const createScene = async () => {
   assert.equal(await settled(engine, world, id), 'DEPLOYED')
   world.head = 'c2'
   const status = async () => (await statusOf(engine, world, id))!
-  const lose = async (again: string | DeploymentError): Promise<void> => {
+  /** The container runs on. `again`: the result of the next build of the commit. */
+  const loseImage = async (again: string | DeploymentError): Promise<void> => {
     world.images.set('c1', again)
     lost.add((await currentRelease(world.database, id))!.image)
+  }
+  const lose = async (again: string | DeploymentError): Promise<void> => {
+    await loseImage(again)
     await world.runtime.instances.retire({ ...world.ids, serviceId: id }, null, 0, AbortSignal.timeout(10_000))
   }
   const parts = partsOf(world, { off: false, callsLeft: null, lateCut: false })
   const repair = async () => buildLostImage(parts, (await currentRelease(world.database, id))!, async () => {})
-  return { world, engine, id, status, lose, repair }
+  return { world, engine, id, status, lose, loseImage, repair }
 }
 
 test('a version whose container and image are gone is reported within 10 s, and runs again from its own commit', async () => {
@@ -117,8 +121,8 @@ test('that nothing runs is reported with the request to build it again, however 
 })
 
 test('it is asked for once by several servers, never beside a deployment of a user, and not for what is stopped', async () => {
-  const { world, engine, id, repair } = await createScene()
-  world.images.set('c1', 'hang')
+  const { world, engine, id, loseImage, repair } = await createScene()
+  await loseImage('hang')
   const both = await Promise.all([repair(), repair()])
   assert.deepEqual(both.map((problem) => problem?.code ?? null).sort(), ['image_lost', null])
   assert.equal(await repair(), null, 'while it waits or runs')

@@ -1,6 +1,6 @@
 /**
  * The offers of cloud providers, for describing a cluster: regions, instance types, features, managed databases. The
- * data are in `catalogue/`; no provider is asked. Any token can read it.
+ * data are in this folder, features in `cluster/catalogue-features.ts`; no provider is asked. Any token can read it.
  */
 import Type, { type TObject, type TSchema } from 'typebox'
 import { type Context, type Operation, operation, ownOrganization, reading } from '../../api/operations/operation.ts'

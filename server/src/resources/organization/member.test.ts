@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { applicationBody, type Call, type Json, newApplication, newPlace, startApi } from '../../../test/support/api.ts'
 import { audience, startIdentityProvider } from '../../../test/support/peers/identity-provider.ts'
-import { until } from '../../../test/support/until.ts'
+import { until, within } from '../../../test/support/until.ts'
 import { builtInRoles, modes } from '../../api/auth/permissions.ts'
 
 const provider = await startIdentityProvider()
@@ -154,10 +154,11 @@ test('a member that is removed, and every token that it made, is refused within 
   assert.equal((await leave(id)).status, 204)
   assert.equal((await erin('GET', `${base}/project`)).status, 404)
   for (const token of [made, further])
-    await until(async () => (await api.as(token)('GET', `${base}/project`)).status === 401, {
-      timeoutMs: 1000,
-      what: 'the token to be refused',
-    })
+    await within(
+      1000,
+      async () => (await api.as(token)('GET', `${base}/project`)).status === 401,
+      'the token to be refused',
+    )
   assert.equal((await leave(id)).status, 404)
 })
 
