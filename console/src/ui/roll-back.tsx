@@ -38,7 +38,6 @@ export const RollBack = ({ target, executionId }: Props) => {
       }),
     enabled: mayDeploy,
     staleTime: Number.POSITIVE_INFINITY,
-    retry: false,
   })
   if (plan == null || actingIn(plan).length === 0) return null
   const version = versionIn(plan)
