@@ -2,6 +2,7 @@
  * How a service reaches its desired state, the same on every runtime: the steps, in one order, with or without a
  * deployment that watches them. A driver does the work of each step: one for each kind of artifact.
  */
+import { DeploymentError } from '../lib/errors.ts'
 import type {
   Artifact,
   ArtifactKind,
@@ -35,7 +36,8 @@ export interface Driver<Of extends Artifact = Artifact> {
 }
 
 export interface Drivers {
-  of(artifact: ArtifactKind): Driver
+  /** Undefined: the cluster cannot run it. */
+  of(artifact: ArtifactKind): Driver | undefined
   /** The drivers that may have objects of a service, in the order in which those end. Undefined: its kind is unknown. */
   ending(artifact: ArtifactKind | undefined): readonly Pick<Driver, 'end'>[]
 }
@@ -69,13 +71,22 @@ const walk = async (parts: Parts, rollout: Rollout): Promise<void> => {
   }
 }
 
+/** The sentence for a cluster without a driver. */
+const lacking: Record<ArtifactKind, string> = {
+  chart: 'The cluster cannot install charts.',
+  app: 'The cluster has no Argo CD, which this service needs.',
+  image: 'The cluster cannot run images.',
+}
+
 /** See `Runtime.converge`. */
 export const createConverge =
   (drivers: Drivers): Runtime['converge'] =>
   async (service, desired, rollout, signal) => {
     signal.throwIfAborted()
     if (desired.state === 'running') {
-      const driver = drivers.of(desired.workload.artifact)
+      const { artifact } = desired.workload
+      const driver = drivers.of(artifact)
+      if (driver === undefined) throw new DeploymentError('cluster_unable', lacking[artifact])
       if (rollout === null) return driver.restore(desired, signal)
       const { parts, instances } = driver.rollOut(desired, rollout)
       await walk(parts, rollout)

@@ -77,7 +77,7 @@ export const createBlueGreen = (
   const routed = createRoutedServices(parts)
   const driver = createDriver(parts, routed)
   return {
-    converge: createConverge({ of: () => driver, ending: () => [driver] }),
+    converge: createConverge({ of: (artifact) => (artifact === 'image' ? driver : undefined), ending: () => [driver] }),
     resize: createResize(parts, routed),
     stopsFirst,
     ingress: createIngress(parts, routed),

@@ -151,10 +151,6 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
   await untilGone(objects, clock, 'Namespace', { [labels.environment]: environmentId }, undefined, signal)
 }
 
-const noCharts = (): never => {
-  throw new DeploymentError('cluster_unable', 'The cluster cannot install charts.')
-}
-
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
   const { api, ownerId, version, runAs = null, ingress: doors = {}, storageClass = null } = parts
   const { outbound, registryLogins, argoNamespace = 'argocd' } = parts
@@ -186,7 +182,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
   }
   return {
     converge: createConverge({
-      of: (artifact) => drivers[artifact] ?? noCharts(),
+      of: (artifact) => drivers[artifact],
       // Pods and what belongs to executions are there of each, and end last.
       ending: (artifact) =>
         [...new Set<ArtifactKind>(artifact === undefined ? ['chart', 'app', 'image'] : [artifact, 'image'])].flatMap(
