@@ -1,4 +1,5 @@
 /** Events of apps and of instances, as one stream. */
+import { createInbox } from '../../../lib/concurrency/inbox.ts'
 import { KubernetesError } from '../../../lib/kubernetes/kubernetes-errors.ts'
 import type { Change } from '../../../lib/kubernetes/watch.ts'
 import type { Clock } from '../../../lib/time/clock.ts'
@@ -53,35 +54,14 @@ export async function* watchApps(
 ): AsyncGenerator<RuntimeEvent> {
   const left = new AbortController()
   const signal = AbortSignal.any([outer, left.signal])
-  const queue: RuntimeEvent[] = []
-  let wake = Promise.withResolvers<void>()
-  let end: { error: unknown } | null = null
-  const tell = (event: RuntimeEvent): void => {
-    queue.push(event)
-    wake.resolve()
-  }
-  const ended = (error: unknown): void => {
-    end ??= { error }
-    wake.resolve()
-  }
+  const inbox = createInbox<RuntimeEvent>()
   const follow = async (): Promise<void> => {
-    for await (const event of watchInstances(signal)) tell(event)
+    for await (const event of watchInstances(signal)) inbox.put(event)
   }
-  follow().then(() => ended(null), ended)
-  followApps(parts, tell, signal).catch(ended)
+  follow().catch(inbox.fail)
+  followApps(parts, inbox.put, signal).catch(inbox.fail)
   try {
-    for (;;) {
-      const next = queue.shift()
-      if (next !== undefined) yield next
-      else if (end !== null) {
-        const { error } = end as { error: unknown }
-        if (error !== null) throw error
-        return
-      } else {
-        await wake.promise
-        wake = Promise.withResolvers()
-      }
-    }
+    yield* inbox.read(signal)
   } finally {
     left.abort()
   }
