@@ -30,7 +30,7 @@ export type Ending = Exclude<Desired, Running>
 export interface Driver<Of extends Artifact = Artifact> {
   /** From the old version to this one; `switch` calls `serving`. */
   rollOut(desired: Running<Of>, rollout: Rollout): { parts: Parts; instances(): Promise<Converged['instances']> }
-  /** Starts the missing parts of the version that already serves. */
+  /** Starts the missing parts of the version that already serves, and ends what is left of other versions. */
   restore(desired: Running<Of>, signal: AbortSignal): Promise<Converged>
   end(service: ServiceKey, desired: Ending, rollout: Rollout, signal: AbortSignal): Parts | Promise<Parts>
 }

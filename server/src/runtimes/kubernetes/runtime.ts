@@ -152,10 +152,11 @@ const removeNamespace = async (objects: Objects, clock: Clock, environmentId: st
 }
 
 export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime => {
-  const { api, ownerId, version, runAs = null, ingress: doors = {}, storageClass = null } = parts
+  const { api, ownerId, version, runAs = null, storageClass = null } = parts
   const { outbound, registryLogins, argoNamespace = 'argocd' } = parts
   const { clock = systemClock } = parts
-  const objects = createObjects(api, { ownerId, canPause: canPause(version), runAs, ingress: doors, storageClass })
+  const place: Place = { ownerId, canPause: canPause(version), runAs, ingress: parts.ingress ?? {}, storageClass }
+  const objects = createObjects(api, place)
   const images = createImages({ outbound, registryLogins })
   const ingress = createIngress(objects, clock)
   const logs = createPodLogs(objects, clock)
@@ -192,7 +193,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     resize,
     abilities: new Set([
       ...ownAbilities,
-      ...ingressAbilities({ ingress: doors }),
+      ...ingressAbilities(place),
       'apps',
       ...(charts === undefined ? [] : (['charts'] as const)),
     ]),
