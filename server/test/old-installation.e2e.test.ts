@@ -1,4 +1,3 @@
-// Runs each night: docs/guides/develop.md says what every run has instead.
 /**
  * The data directory of an older version, as installations/make.ts stored it: this version migrates it, returns the
  * same responses, and keeps its services running.

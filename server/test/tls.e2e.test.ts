@@ -291,7 +291,7 @@ test('a control plane that is killed in the middle of an order gets the certific
   assert.ok(count <= 2, `${count} orders`)
 })
 
-test('a CA that validates over TLS-ALPN-01 issues too', { skip: withoutPebble || onlyAtNight }, async () => {
+test('a CA that validates over TLS-ALPN-01 issues too', { skip: withoutPebble }, async () => {
   const host = 'alpn.shop.localhost'
   await slipway.kill('SIGKILL')
   writeFileSync(join(slipway.dataDir, 'slipway.env'), 'SLIPWAY_ACME_CHALLENGE=tls-alpn-01\n')

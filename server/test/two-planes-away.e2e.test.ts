@@ -1,4 +1,3 @@
-// Runs each night: docs/guides/develop.md says what every run has instead.
 /**
  * Two control planes on one PostgreSQL, one of which was killed: the other ends its build, and both routers keep
  * running.
@@ -10,6 +9,7 @@ import { after, before, describe, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
+import { onlyAtNight } from './support/nightly.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { type Planes, startPlanes } from './support/planes.ts'
 import type { Slipway } from './support/slipway/slipway.ts'
@@ -92,7 +92,9 @@ describe('one of two control planes is down', () => {
     await dead.start()
   })
 
-  test('a build whose server is killed is taken over by the other, which fetches the commit again', async () => {
+  test('a build whose server is killed is taken over by the other, which fetches the commit again', {
+    skip: onlyAtNight,
+  }, async () => {
     const { place, id } = await deployFirst('slow')
     await git.commit('slow', slowPage('v2', 6), 'v2')
     const [first, second] = both.planes
