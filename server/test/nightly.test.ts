@@ -1,6 +1,7 @@
 /** The list of what only each night runs (docs/guides/develop.md) is the truth, and every test file says what it needs. */
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
+import { basename, matchesGlob } from 'node:path'
 import { test } from 'node:test'
 import { allTestFiles, isNightly, laneOf, needsOf } from '../../bin/test-plan.ts'
 
@@ -11,21 +12,41 @@ const clusterFiles = readdirSync(new URL('kubernetes/', import.meta.url))
   .map((name) => `server/test/kubernetes/${name}`)
 
 const section = /\n## What runs each night\n([\s\S]*?)\n## /.exec(read('docs/guides/develop.md'))?.[1] ?? ''
-const listed = [...section.matchAll(/^\| `([^`]+)`/gm)].map(([, path]) => path!)
+/** A row names a file, what only each night runs of it, and what every run has instead. */
+const rows = [...section.matchAll(/^\| `([^`]+)` \| (.+) \| (.+) \|$/gm)].map(([, path, nightly, always]) => ({
+  path: path!,
+  nightly: nightly!,
+  always: always!,
+}))
+const namesIn = (cell: string): string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name!)
 
 const leavesSomething = (path: string): boolean => isNightly(path) || /from '[^']*\/nightly\.ts'/.test(read(path))
 
 test('each file that leaves something to the night is in the list, and the list names no other', () => {
   const own = 'server/test/nightly.test.ts'
   const leaving = [...files, ...clusterFiles].filter((path) => path !== own && leavesSomething(path))
-  assert.deepEqual(listed.filter((path) => path.endsWith('.ts')).toSorted(), leaving.toSorted())
+  const listed = rows.map(({ path }) => path).filter((path) => path.endsWith('.ts'))
+  assert.deepEqual(listed.toSorted(), leaving.toSorted())
 })
 
-test('the tests on a cluster that the list leaves to the night are those that .ci/run does not name', () => {
-  const named = /^\.ci\/run-kubernetes (.+)$/m.exec(read('.ci/run'))![1]!.split(' ')
-  for (const name of named) assert.ok(clusterFiles.includes(`server/test/kubernetes/${name}.test.ts`), name)
-  const row = section.split('\n').find((line) => line.startsWith('| `server/test/kubernetes`'))
-  for (const name of named) assert.match(row ?? '', new RegExp(`\`${name}\``))
+test('the files on a cluster that the list leaves to the night are those that .ci/run does not name', () => {
+  const all = clusterFiles.map((path) => basename(path, '.test.ts')).toSorted()
+  const named = /^\.ci\/run-kubernetes (.+)$/m.exec(read('.ci/run'))![1]!.split(' ').toSorted()
+  for (const name of named) assert.ok(all.includes(name), name)
+  const row = rows.find(({ path }) => path === 'server/test/kubernetes')
+  const left = all.filter((name) => !named.includes(name))
+  assert.deepEqual(namesIn(row?.nightly ?? '').toSorted(), left)
+  const always = namesIn(row?.always ?? '').filter((name) => all.includes(name))
+  assert.deepEqual(always.toSorted(), named)
+})
+
+test('each file that the list names as one of every run is one, and no other file has that name', () => {
+  const everyRun = files.filter((path) => !isNightly(path))
+  for (const { path, always } of rows)
+    for (const name of namesIn(always).filter((each) => each.endsWith('.test.ts'))) {
+      const found = everyRun.filter((each) => matchesGlob(each, `**/${name}`))
+      assert.ok(name.includes('*') ? found.length > 0 : found.length === 1, `${path}: ${name} is [${found.join(', ')}]`)
+    }
 })
 
 test('a pure file needs nothing of the machine, and another one what it or its support names', () => {
