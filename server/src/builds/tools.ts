@@ -6,12 +6,11 @@
 
 import { createHash } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
-import { delimiter, isAbsolute, join } from 'node:path'
 import { pack } from 'tar-stream'
 import { findImage, finish } from '../images/engine-images.ts'
 import type { Engine } from '../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../lib/errors.ts'
-import { exec, isProgram } from '../lib/exec.ts'
+import { exec, findProgram, isProgram } from '../lib/exec.ts'
 import { readJson } from '../lib/foreign-text/read-json.ts'
 import type { ToolBuild } from './builder.ts'
 
@@ -43,10 +42,8 @@ const recipe = (base: string) =>
 /** The program's path; null if it is not found. */
 export const findTool = async (name: string, paths: ToolPaths): Promise<string | null> => {
   const set = paths[name]
-  const folders = (process.env.PATH ?? '').split(delimiter).filter(isAbsolute)
-  for (const path of set === undefined ? folders.map((folder) => join(folder, name)) : [set])
-    if (await isProgram(path)) return path
-  return null
+  if (set === undefined) return findProgram(name)
+  return (await isProgram(set)) ? set : null
 }
 
 const readIfThere = (path: string): Promise<Buffer> =>

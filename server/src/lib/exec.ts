@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { stat } from 'node:fs/promises'
+import { access, constants, stat } from 'node:fs/promises'
+import { delimiter, isAbsolute, join } from 'node:path'
 
 /** How a program exited. Only the last lines of its standard error are kept: they say why. */
 export interface ExecResult {
@@ -124,8 +125,18 @@ export const exec = (file: string, args: readonly string[], options: ExecOptions
   })
 }
 
-/** Whether there is an executable program at this path. */
-export const isProgram = async (path: string): Promise<boolean> => {
-  const found = await stat(path).catch(() => null)
-  return found?.isFile() === true && (found.mode & 0o111) !== 0
+/** Whether there is a program at this path that we may execute. */
+export const isProgram = (path: string): Promise<boolean> =>
+  Promise.all([stat(path), access(path, constants.X_OK)]).then(
+    ([found]) => found.isFile(),
+    () => false,
+  )
+
+/** The program of this name on PATH; null if there is none. */
+export const findProgram = async (name: string): Promise<string | null> => {
+  for (const folder of (process.env.PATH ?? '/usr/bin:/bin').split(delimiter).filter(isAbsolute)) {
+    const path = join(folder, name)
+    if (await isProgram(path)) return path
+  }
+  return null
 }

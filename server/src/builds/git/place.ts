@@ -5,8 +5,8 @@
  */
 import { lstatSync } from 'node:fs'
 import { chmod, chown, mkdir, readdir, readFile, readlink, writeFile } from 'node:fs/promises'
-import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path'
-import { isProgram } from '../../lib/exec.ts'
+import { dirname, join, resolve } from 'node:path'
+import { findProgram } from '../../lib/exec.ts'
 import type { Log } from '../../lib/log.ts'
 import { canReach, placeFolder, sharedFolder } from '../../lib/placed-folder.ts'
 import { ensureSystemUser, type SystemUser } from '../../lib/system-user.ts'
@@ -34,14 +34,6 @@ const monthMs = 30 * 24 * 3_600_000
 
 /** Overrides all other attributes: archives contain what a checkout would. */
 const attributes = '* -export-ignore -export-subst\n'
-
-const findPrlimit = async (): Promise<string | null> => {
-  for (const folder of (process.env.PATH ?? '/usr/bin:/bin').split(delimiter).filter(isAbsolute)) {
-    const path = join(folder, 'prlimit')
-    if (await isProgram(path)) return path
-  }
-  return null
-}
 
 /** Removes places in /var/lib that no data directory links to any longer. */
 const sweepPlaces = async (): Promise<void> => {
@@ -87,7 +79,7 @@ const makeFolder = async (place: string, entry: string, mode: number, user: Syst
 
 const makePlace = async (dataDir: string, log: Log): Promise<GitPlace> => {
   const user = await ensureSystemUser('slipway-git')
-  const prlimit = await findPrlimit()
+  const prlimit = await findProgram('prlimit')
   if (prlimit === null)
     log.warn('prlimit is not installed: git runs without limits on memory and processes (package util-linux)')
   const folder = await settle(dataDir, user)
