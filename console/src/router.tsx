@@ -7,11 +7,12 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router'
-import { Problem } from './api/client.ts'
+import { Problem, toProblem } from './api/client.ts'
 import { beginOverview, queryClient, session } from './api/queries.ts'
 import { readKey } from './api/session-key.ts'
 import { SignIn } from './pages/sign-in.tsx'
 import { Empty, Failure } from './ui/notices.tsx'
+import { part } from './ui/part.ts'
 import { Shell } from './ui/shell.tsx'
 import { Toasts } from './ui/toasts.tsx'
 
@@ -31,6 +32,13 @@ const Nowhere = () => (
   </main>
 )
 
+/** A part that could not be loaded is only asked for again by a new page. */
+const Failed = ({ error, reset }: { error: unknown; reset(): void }) => (
+  <Failure error={error} retry={toProblem(error).status === 0 ? () => location.reload() : reset} />
+)
+
+const loadedLater: typeof lazyRouteComponent = (load, name) => lazyRouteComponent(part(load), name)
+
 const root = createRootRoute({ component: Root, notFoundComponent: Nowhere })
 
 const signIn = createRoute({
@@ -48,7 +56,7 @@ const frame = createRoute({
       throw redirect({ to: '/sign-in', search: { to: location.href === '/' ? undefined : location.href } })
   },
   component: Shell,
-  errorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+  errorComponent: Failed,
 })
 
 const home = createRoute({
@@ -72,7 +80,7 @@ const overview = createRoute({
   path: '/o/$organizationId',
   validateSearch: (search): { q?: string | undefined } => ({ q: text(search.q) }),
   loader: ({ params: { organizationId } }) => beginOverview(organizationId),
-  component: lazyRouteComponent(() => import('./pages/overview.tsx'), 'Overview'),
+  component: loadedLater(() => import('./pages/overview.tsx'), 'Overview'),
 })
 
 type OrganizationSearch = Partial<
@@ -91,13 +99,13 @@ const organization = createRoute({
     from: text(from),
     until: text(until),
   }),
-  component: lazyRouteComponent(() => import('./pages/organization/index.tsx'), 'Organization'),
+  component: loadedLater(() => import('./pages/organization/index.tsx'), 'Organization'),
 })
 
 const project = createRoute({
   getParentRoute: () => frame,
   path: '/p/$projectId/$section',
-  component: lazyRouteComponent(() => import('./pages/project.tsx'), 'Project'),
+  component: loadedLater(() => import('./pages/project.tsx'), 'Project'),
 })
 
 const environment = createRoute({
@@ -107,21 +115,21 @@ const environment = createRoute({
     q: text(search.q),
     kind: text(search.kind),
   }),
-  component: lazyRouteComponent(() => import('./pages/environment/index.tsx'), 'Environment'),
+  component: loadedLater(() => import('./pages/environment/index.tsx'), 'Environment'),
 })
 
 const deployment = createRoute({
   getParentRoute: () => frame,
   path: '/e/$environmentId/deployments/$executionId',
   validateSearch: (search): { service?: string | undefined } => ({ service: text(search.service) }),
-  component: lazyRouteComponent(() => import('./pages/deployment.tsx'), 'Deployment'),
+  component: loadedLater(() => import('./pages/deployment.tsx'), 'Deployment'),
 })
 
 const create = createRoute({
   getParentRoute: () => frame,
   path: '/e/$environmentId/new/$kind',
   validateSearch: (search): { template?: string | undefined } => ({ template: text(search.template) }),
-  component: lazyRouteComponent(() => import('./pages/create/index.tsx'), 'Create'),
+  component: loadedLater(() => import('./pages/create/index.tsx'), 'Create'),
 })
 
 interface ServiceSearch {
@@ -145,7 +153,7 @@ const service = createRoute({
     range: text(search.range),
     deployments: search.deployments === 'on' ? 'on' : undefined,
   }),
-  component: lazyRouteComponent(() => import('./pages/service/index.tsx'), 'Service'),
+  component: loadedLater(() => import('./pages/service/index.tsx'), 'Service'),
 })
 
 const tree = root.addChildren([
@@ -155,7 +163,7 @@ const tree = root.addChildren([
 
 export const router = createRouter({
   routeTree: tree,
-  defaultErrorComponent: ({ error, reset }) => <Failure error={error} retry={reset} />,
+  defaultErrorComponent: Failed,
   defaultPreload: 'intent',
   scrollRestoration: true,
 })

@@ -169,10 +169,10 @@ const lengthen = async (page: Page, length: number): Promise<void> => {
     () => true,
     async (route) => {
       if (!['fetch', 'xhr'].includes(route.request().resourceType())) return route.fallback()
-      // The test's own connection to the server may be closed as it is used: then the page asks by its own.
+      // The test's own connection to the server may be closed as it is used.
       await answerLong(route, length)
-        .catch(() => route.continue())
-        // The page was left meanwhile.
+        .catch(() => answerLong(route, length))
+        // The page was left meanwhile; if not, it waits for its answer in vain.
         .catch(() => {})
     },
   )
@@ -197,7 +197,7 @@ for (const [width, scheme, length] of [
     page.on('dialog', (dialog) => dialogs.push(dialog.message()))
     for (const path of pagesOf()) {
       await visit(page, path)
-      assert.equal(await page.locator('.nothing[role=alert]').count(), 0, `${path} cannot be shown`)
+      assert.deepEqual(await page.locator('.nothing[role=alert]').allTextContents(), [], `${path} cannot be shown`)
       await isUnharmed(page, path)
       await hasNoBarriers(page, path)
     }

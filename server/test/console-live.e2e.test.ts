@@ -182,3 +182,29 @@ test('a page survives a restart of the server without a reload, and shows the ch
   await second.locator('td', { hasText: 'LATER' }).first().waitFor()
   await until(async () => (await isSame(page)) && (await isSame(second)), { what: 'both pages to be as they were' })
 })
+
+test('a part of the console whose connection breaks is loaded again, and by "Try again" when it lasts', {
+  skip,
+}, async () => {
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000 * patience)
+  let loads = 0
+  page.on('load', () => (loads += 1))
+  let refused = 0
+  let mostRefused = 2
+  await page.route(/\/assets\/environment-/, (route) => {
+    if (refused === mostRefused) return route.continue()
+    refused += 1
+    return route.abort('connectionreset')
+  })
+  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await rowOf(page, 'after').waitFor()
+  assert.deepEqual([refused, loads], [2, 1])
+  mostRefused = Number.POSITIVE_INFINITY
+  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await page.getByRole('heading', { name: 'The server cannot be reached' }).waitFor()
+  mostRefused = refused
+  await page.getByRole('button', { name: 'Try again' }).click()
+  await rowOf(page, 'after').waitFor()
+  await page.close()
+})

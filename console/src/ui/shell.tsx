@@ -11,6 +11,7 @@ import { useIsOffline } from '../api/stream.ts'
 import icon from '../icon.svg'
 import { Crumbs } from './crumbs.tsx'
 import { Icon } from './icons.tsx'
+import { part } from './part.ts'
 import { nameOf, usePlace } from './place.ts'
 import { StateMark, toneOf, wordOf } from './state.tsx'
 import { tell, tellFailure } from './toasts.tsx'
@@ -82,8 +83,8 @@ const Deploying = ({ organizationId }: { organizationId: string }) => {
   )
 }
 
-const Palette = lazy(() => import('./palette.tsx').then(({ Palette: component }) => ({ default: component })))
-const Help = lazy(() => import('./help.tsx').then(({ Help: component }) => ({ default: component })))
+const Palette = lazy(part(() => import('./palette.tsx').then(({ Palette: component }) => ({ default: component }))))
+const Help = lazy(part(() => import('./help.tsx').then(({ Help: component }) => ({ default: component }))))
 
 const Version = () => {
   const { data } = useQuery(read.version())

@@ -19,8 +19,8 @@ import { until } from '../../test/support/until.ts'
 import type { Kind } from '../kinds.ts'
 import { isFinal } from './status/states.ts'
 
-/** In a check one call of each three, beginning with another one each time; at night all of them. */
-const callStep = howMany(3, 1)
+/** In a check one call of each five, beginning with another one each time; at night all of them. */
+const callStep = howMany(5, 1)
 const firstCall = 1 + Math.floor(Math.random() * callStep)
 
 const finalEvents = (world: World, deploymentId: string): string[] =>
