@@ -132,8 +132,8 @@ const refusesStrangers = async (operation: Operation, values: Values, body: unkn
 const streams = new Set(['text/event-stream'])
 
 for (const operation of operations) {
-  const plan = planOf(operation)
   test(`${operation.id}: 401 without a token, 403 without its scope, 404 if it does not exist or is not ours, then its answer`, async () => {
+    const plan = planOf(operation)
     const scene = newScene(api)
     const values = await valuesFor(operation, scene)
     const query = plan.query?.(values) ?? {}

@@ -1,9 +1,10 @@
 /** Cases of releases: services that were deployed twice, with another configuration each time. */
 import type { Operation } from '../../src/api/operations/operation.ts'
+import { ownKinds } from '../../src/kinds.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const serviceIn = (values: Values): string => {
-  const kind = ['application', 'container', 'database', 'job'].find((each) => values[`${each}Id`] !== undefined)!
+  const kind = ownKinds.find((each) => values[`${each}Id`] !== undefined)!
   return `/${kind}/${values[`${kind}Id`]}`
 }
 

@@ -2,13 +2,12 @@
  * Cases of features that several kinds of services share: advanced settings, custom domains, deployment restrictions.
  */
 import type { Operation } from '../../src/api/operations/operation.ts'
+import { isKind, ownKinds } from '../../src/kinds.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
-
-const kinds = ['application', 'container', 'job', 'helm', 'terraform']
 
 /** `/application/<id>`, of the service that the path names. */
 const serviceIn = (values: Values): string => {
-  const kind = kinds.find((each) => values[`${each}Id`] !== undefined)!
+  const kind = ownKinds.find((each) => values[`${each}Id`] !== undefined)!
   return `/${kind}/${values[`${kind}Id`]}`
 }
 
@@ -23,7 +22,7 @@ const restriction = () => ({ mode: 'MATCH', type: 'PATH', value: 'services/api/'
 
 const family = ({ method, path }: Operation): Case | undefined => {
   const [, kind, name] = /^\/(\w+)\/\{\w+\}\/(customDomain|deploymentRestriction|advancedSettings)\b/.exec(path) ?? []
-  if (!kinds.includes(kind!)) return undefined
+  if (kind === undefined || !isKind(kind)) return undefined
   if (method === 'POST') return { body: name === 'customDomain' ? (_, scene) => domain(scene) : restriction }
   if (method !== 'PUT') return {}
   if (isUpload(path)) return { body: () => ({ certificate: 'none', private_key: 'none' }), refused: 400 }

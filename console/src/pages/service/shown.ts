@@ -20,7 +20,7 @@ export const sections = {
 
 export type Section = keyof typeof sections
 
-/** The API paths of a kind. */
+/** The pages of each kind, in their order. */
 const sectionsFor: Record<read.Kind, readonly Section[]> = {
   application: ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced'],
   container: ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced'],

@@ -89,9 +89,8 @@ export {
   type Write,
 } from './resource-writes.ts'
 
-interface Resource<Verbs extends Verb = Verb> {
+interface Resource {
   /** Those that have an id. */
-  byVerb: Record<Verbs, Operation>
   operations: Operation[]
   /** Schema of a record. */
   answer: TObject
@@ -256,26 +255,17 @@ const ownersOf = (definition: ResourceDefinition, recordText: RecordSql) => {
 const erased = <Schema extends TObject, Kept>(definition: ResourceDefinition<Schema, Kept>): ResourceDefinition =>
   definition as unknown as ResourceDefinition
 
-export const resource = <
-  Schema extends TObject,
-  const Ids extends Partial<Record<Verb, string>>,
-  Kept = FieldsOf<Schema>,
->(
-  given: ResourceDefinition<Schema, Kept> & { ids: Ids },
-): Resource<keyof Ids & Verb> => {
+export const resource = <Schema extends TObject, Kept = FieldsOf<Schema>>(
+  given: ResourceDefinition<Schema, Kept>,
+): Resource => {
   const definition = erased(given)
   const make = definition.wholeSpec === false ? textRecordSql : recordSql
   const recordText = make(definition.columns, definition.joins)
   const answer = answerOf(definition)
   const owners = ownersOf(definition, recordText)
   const known: Known = { definition, title: pascal(definition.kind), answer, recordText, ...owners }
-  const there = verbs.filter((verb) => definition.ids[verb] !== undefined)
-  const operations = there.map((verb) => makers[verb](known))
-  const byVerb = Object.fromEntries(there.map((verb, index) => [verb, operations[index]!])) as Record<
-    keyof Ids & Verb,
-    Operation
-  >
-  return { byVerb, operations, answer, recordText, owner: owners.owner }
+  const operations = verbs.filter((verb) => definition.ids[verb] !== undefined).map((verb) => makers[verb](known))
+  return { operations, answer, recordText, owner: owners.owner }
 }
 
 /** The same fields, of which only `required` are mandatory (and, of the record's own, those not marked optional). */
