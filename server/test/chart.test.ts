@@ -108,10 +108,17 @@ test('the pods are restricted and spread, and their probes use the server’s en
 test('the server reads the settings of the values correctly', options, async () => {
   const variables = variablesOf(await renderChart(most))
   assert.deepEqual(
-    ['SLIPWAY_ADMIN_TOKEN', 'DATABASE_URL', 'SLIPWAY_OIDC_CLIENT_SECRET'].map((name) => variables[name]),
+    ['SLIPWAY_ADMIN_TOKEN', 'DATABASE_URL', 'SLIPWAY_METRICS_TOKEN', 'SLIPWAY_OIDC_CLIENT_SECRET'].map(
+      (name) => variables[name],
+    ),
     ['from admin-token of slipway', 'from database-url of slipway', 'from metrics of slipway', 'from oidc of slipway'],
   )
-  const given = { SLIPWAY_ADMIN_TOKEN: 'a'.repeat(24), DATABASE_URL: 'postgresql://slipway:pass@db:5432/slipway' }
+  const token = 'a'.repeat(24)
+  const given = {
+    SLIPWAY_ADMIN_TOKEN: token,
+    SLIPWAY_METRICS_TOKEN: token,
+    DATABASE_URL: 'postgresql://slipway:pass@db:5432/slipway',
+  }
   const { settings, warnings } = parseSettings({ ...variables, ...given })
   assert.deepEqual(warnings, [])
   const { docker, host, port, dataDir, masterKeyFile, publicUrl, consoleUrl, limits, kubernetes, outboundAllow } =

@@ -110,7 +110,7 @@ export const createDockerRuntime = ({
   const troubles = createTroubles()
   const containers = createContainers({ engine, ownerId, events, readiness, troubles, elsewhere })
   const networks = createNetworks(engine, ownerId, elsewhere)
-  const volumes = createVolumes(engine, ownerId)
+  const volumes = createVolumes(engine, ownerId, clock)
   const logs = createLogs(engine, containers, events, clock)
   const images = createImages(engine, organizationImages)
   const creator = createCreator({ engine, networks, images, volumes, inspect: containers.inspect })
@@ -142,7 +142,7 @@ export const createDockerRuntime = ({
     shrink: made.shrink,
     remove: async ({ serviceId }, signal) => {
       await made.endAll(serviceId, removalGraceMs, signal)
-      await volumes.removeOf(serviceId)
+      await volumes.removeOf(serviceId, signal)
       log.debug({ serviceId }, 'service removed from the engine')
     },
     see,

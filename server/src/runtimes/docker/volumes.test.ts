@@ -104,3 +104,21 @@ test('a killed attempt leaves nothing that counts, and an engine that is away gi
   await volumes.sized(body, make)
   assert.deepEqual([...(await volumes.sizesOf(ids)).values()], [null])
 })
+
+test('a volume that the engine has not let go of yet is removed a moment later, one that is used is reported', async () => {
+  let refusals = 3
+  const call = async (method: string) => {
+    if (method === 'GET') return { Volumes: [{ Name: 'data', Labels: null }] }
+    refusals -= 1
+    if (refusals >= 0) throw new EngineError(409, 'remove data: volume is in use - [0123]')
+    return undefined
+  }
+  const slept: number[] = []
+  const clock = { sleep: async (ms: number) => void slept.push(ms) }
+  const volumes = createVolumes(standIn<Engine>({ call: call as Engine['call'] }), 'owner', clock)
+  await volumes.removeOf('service', AbortSignal.timeout(60_000))
+  assert.equal(slept.length, 3)
+  refusals = Number.POSITIVE_INFINITY
+  await assert.rejects(volumes.removeOf('service', AbortSignal.timeout(60_000)), { status: 409 })
+  assert.ok(slept.reduce((sum, ms) => sum + ms) < 10_000)
+})

@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto'
 import { type Engine, ignoreGone, isEngineError } from '../../lib/docker/docker-engine.ts'
 import type { Keep } from '../../lib/foreign-text/keep.ts'
+import { type Clock, systemClock } from '../../lib/time/clock.ts'
 import type { OwnedVolume } from '../owned.ts'
 import { type ContainerBody, labelOf, labels, type Mount, volumeName } from './describe.ts'
 
@@ -20,6 +21,11 @@ export interface VolumeRow {
 
 const deadlineMs = 10_000
 const volumesKeep: Keep = { Volumes: [{ Name: true, CreatedAt: true, Labels: 'any', Options: 'any' }] }
+
+/** The engine lets go of a volume a moment after it has taken its last container from its lists. */
+const isInUse = (error: unknown): boolean => isEngineError(error, 409) && /in use/i.test(error.message)
+const releasePauseMs = 250
+const releaseTries = 20
 
 const isRefusedSize = (error: unknown): boolean =>
   isEngineError(error) && /no quota support|project quota|invalid option/i.test(error.message)
@@ -51,7 +57,7 @@ export const ownedVolume = (row: VolumeRow): OwnedVolume => {
   }
 }
 
-export const createVolumes = (engine: Engine, ownerId: string) => {
+export const createVolumes = (engine: Engine, ownerId: string, clock: Pick<Clock, 'sleep'> = systemClock) => {
   let limits: Promise<boolean> | undefined
   // Always the same name: the leftover of a killed process is removed by the next attempt.
   const probe = `slipway-size-probe-${createHash('sha256').update(ownerId).digest('hex').slice(0, 16)}`
@@ -96,11 +102,21 @@ export const createVolumes = (engine: Engine, ownerId: string) => {
     }
   }
 
+  const remove = async (name: string, signal: AbortSignal): Promise<void> => {
+    for (let tries = 1; ; tries += 1)
+      try {
+        return await ignoreGone(engine.call('DELETE', `/volumes/${name}`))
+      } catch (error) {
+        if (!isInUse(error) || tries === releaseTries) throw error
+        await clock.sleep(releasePauseMs, signal)
+      }
+  }
+
   return {
     list,
-    removeOf: async (serviceId: string): Promise<void> => {
+    removeOf: async (serviceId: string, signal: AbortSignal): Promise<void> => {
       const rows = await list({ [labels.service]: serviceId })
-      await Promise.all(rows.map(({ Name }) => ignoreGone(engine.call('DELETE', `/volumes/${Name}`))))
+      await Promise.all(rows.map(({ Name }) => remove(Name, signal)))
     },
     /** Checks once more whether the engine limits sizes. */
     askAgain,
