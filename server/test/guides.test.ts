@@ -26,7 +26,7 @@ const everyDay = [
   'previews',
   'scaling',
 ]
-const begin = ['api', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
+const begin = ['api', 'disk', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 
 describe('the examples, on a clean data directory and other ports than usual', {
   skip: missing === undefined ? false : `${missing} is not installed`,

@@ -1,11 +1,11 @@
 /** The limits of an organization, through the real API: exceeding one is a 409 that names limit, value and setting. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { ListedImage } from '../src/images/listed-image.ts'
 import { newId } from '../src/lib/ids.ts'
 import { createLog } from '../src/lib/log.ts'
 import { systemClock } from '../src/lib/time/clock.ts'
 import { createDisk } from '../src/limits/disk.ts'
-import type { ListedImage } from '../src/limits/image-use.ts'
 import { readServiceUse } from '../src/limits/service-room.ts'
 import { createWorkRegistry } from '../src/work/registry.ts'
 import { databaseBody } from './cases/database.ts'

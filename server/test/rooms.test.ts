@@ -60,7 +60,7 @@ const ranks: Record<string, string[][]> = {
     ['adoption'],
     ['reconcile'],
     ['run', 'plan', 'sources'],
-    ['scaling', 'compare'],
+    ['scaling', 'compare', 'keeping'],
     ['request'],
     ['artifacts'],
     ['charts', 'tasks'],

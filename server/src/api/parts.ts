@@ -11,6 +11,7 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Disk } from '../limits/disk.ts'
+import type { Keeping } from '../limits/keeping.ts'
 import type { Limits } from '../limits/limits.ts'
 import type { Database } from '../store/database.ts'
 import type { Sealer } from '../store/keys/seal.ts'
@@ -56,6 +57,7 @@ export interface ApiSettings {
   consoleFolder?: string | undefined
   publicUrl?: string | undefined
   auditDays?: number | undefined
+  keeping?: Keeping | undefined
   previewHours?: number | undefined
   gitPollSeconds?: number | undefined
   limits?: Limits | undefined

@@ -3,6 +3,7 @@
  * killed build leaves at most a stale work folder, which the next start removes.
  */
 import type { Readable } from 'node:stream'
+import type { ListedImage } from '../images/listed-image.ts'
 import type { Secret } from '../lib/secret.ts'
 
 export interface GitLogin {
@@ -156,9 +157,15 @@ export interface ImageBuilder {
   built(request: BuildRequest, signal: AbortSignal, destination?: Destination): Promise<string | null>
   /**
    * Releases images that the organization no longer needs: removes their names, and images that then have no name and
-   * do not run. Absent where nothing is kept.
+   * do not run. Resolves to those that something runs from. Absent where nothing is kept.
    */
-  forget?(organizationId: string, imageIds: readonly string[]): Promise<void>
+  forget?(organizationId: string, imageIds: readonly string[]): Promise<string[]>
+  /** All images of the engine, those without a name too. Absent as above; likewise those below. */
+  images?(signal: AbortSignal): Promise<ListedImage[]>
+  /** Removes images without a name that nothing needs; resolves to the others. */
+  removeLayers?(imageIds: readonly string[]): Promise<string[]>
+  /** Removes caches of build steps on this cluster that are old, too many, or left by a deleted organization. */
+  tidyCaches?(clusterId: string): Promise<void>
   /**
    * Id of an image on this engine around the operator's tool of this name (`tofu`, `terraform`). Rejects with
    * `tool_missing`. Absent where nothing is built.
@@ -174,6 +181,11 @@ export interface Builder extends Browser, ImageBuilder {
    * `DeploymentError`: `git_unreachable`, `git_denied`, `git_ref_missing`, `git_refused`.
    */
   fetch(source: GitSource, signal: AbortSignal): Promise<Commit>
+  /**
+   * Removes copies of repositories that nothing has used for so long, and those of all organizations but these. Absent
+   * where none are kept.
+   */
+  removeOldMirrors?(organizationIds: readonly string[], idleMs: number, signal: AbortSignal): Promise<number>
   /** The branch's head without fetching objects; null when it cannot be read within `timeoutMs`. */
   head(source: GitSource, timeoutMs: number): Promise<string | null>
   /** One sentence that says what a build around the operator's tool of this name needs; null if it is installed. */

@@ -21,10 +21,19 @@ export const tagImage = (
   return engine.call('POST', `/images/${imageId}/tag`, { query, signal })
 }
 
-const remove = (engine: Engine, name: string): Promise<void> =>
-  engine.call('DELETE', `/images/${name}`).catch((error: unknown) => {
+/** An engine deletes files before it answers. */
+const removeDeadlineMs = 5 * 60_000
+
+/** False if something still needs the image: a container, or an image that was made from it. */
+const remove = async (engine: Engine, name: string): Promise<boolean> => {
+  try {
+    await engine.call('DELETE', `/images/${name}`, { deadlineMs: removeDeadlineMs })
+    return true
+  } catch (error) {
     if (!isEngineError(error, 404, 409)) throw error
-  })
+    return error.status === 404
+  }
+}
 
 const tagsLike = async (engine: Engine, references: readonly string[]): Promise<string[]> => {
   const query = { filters: JSON.stringify({ reference: references }) }
@@ -55,17 +64,43 @@ export const removeImagesOf = async (
   await removeSteps(engine, stepIds)
 }
 
-/** Removes an organization's names of images, and with them images that have no other name and do not run. */
+const imageId = /^sha256:[0-9a-f]{64}$/
+type Names = Record<'RepoTags' | 'RepoDigests', string[] | null>
+
+/** Whether a name is that of an image which this organization built; those that it pulled have names of their own. */
+const isBuiltName = (organizationId: string, name: string): boolean => {
+  const own = `slipway/${organizationId.toLowerCase()}/`
+  return name.startsWith(own) && !name.startsWith(`${own}pulled:`)
+}
+
+/**
+ * Removes the names of images that an organization built, and with them images that have no other name and do not run.
+ * Resolves to those that keep a name because something runs from them.
+ */
 export const removeNamesOf = async (
   engine: Engine,
   organizationId: string,
   imageIds: readonly string[],
-): Promise<void> => {
-  const own = `slipway/${organizationId.toLowerCase()}/`
-  for (const id of imageIds.filter((each) => /^sha256:[0-9a-f]{64}$/.test(each))) {
-    const image = await orNull(engine.call<{ RepoTags: string[] | null }>('GET', `/images/${id}/json`))
-    for (const tag of image?.RepoTags ?? []) if (tag.startsWith(own)) await remove(engine, tag)
+): Promise<string[]> => {
+  const kept: string[] = []
+  for (const id of imageIds.filter((each) => imageId.test(each))) {
+    const image = await orNull(engine.call<Names>('GET', `/images/${id}/json`))
+    if (image === null) continue
+    const names = [...(image.RepoTags ?? []), ...(image.RepoDigests ?? [])]
+    // One without any name is left of a removal that was interrupted.
+    const own = names.length === 0 ? [id] : names.filter((name) => isBuiltName(organizationId, name))
+    let isGone = true
+    for (const name of own) isGone = (await remove(engine, name)) && isGone
+    if (!isGone) kept.push(id)
   }
+  return kept
+}
+
+/** Removes images without a name, unless something needs them. Resolves to those that stay. */
+export const removeLayers = async (engine: Engine, imageIds: readonly string[]): Promise<string[]> => {
+  const kept: string[] = []
+  for (const id of imageIds.filter((each) => imageId.test(each))) if (!(await remove(engine, id))) kept.push(id)
+  return kept
 }
 
 /**

@@ -5,6 +5,7 @@
  */
 import type { Readable } from 'node:stream'
 import { findImage } from '../images/engine-images.ts'
+import { type ListedImage, listedImages } from '../images/listed-image.ts'
 import { createKeyedLock, withLock } from '../lib/concurrency/keyed-lock.ts'
 import { createSemaphore } from '../lib/concurrency/semaphore.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
@@ -15,7 +16,7 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Queryable } from '../store/database.ts'
 import type { BuildRequest, BuiltImage, Destination, ImageBuilder, ToolBuild } from './builder.ts'
-import { removeNamesOf, tagImage } from './built-images.ts'
+import { removeLayers, removeNamesOf, tagImage } from './built-images.ts'
 import { type CacheStore, createCacheStore } from './cache-store.ts'
 import { type BaseImageParts, createBaseImages } from './engine/base-image.ts'
 import { createBuildContainers } from './engine/build-containers.ts'
@@ -58,6 +59,8 @@ export interface ImageBuilderParts extends Pick<BaseImageParts, 'images' | 'regi
   diskReserveMb?: number
   /** Limit for the caches of an organization's steps between builds, on this engine. */
   cacheMb?: number
+  /** Days after which a cache that no build has used is removed. */
+  cacheDays?: number
   /** For tests. */
   store?: ImageStore
   cacheStore?: CacheStore
@@ -132,7 +135,7 @@ const createBuildParts = (parts: ImageBuilderParts) => {
   const disk = createDiskReserve({ engine, isLocal, reserveMb: parts.diskReserveMb ?? 0 })
   const network = { isLocal, elsewhere, holderImage: bases.operators, allowed: parts.allowed ?? [], dns: parts.dns }
   const caches = createStepCaches({
-    ...{ engine, clock, maxMb: parts.cacheMb ?? usualCacheMb },
+    ...{ engine, clock, maxMb: parts.cacheMb ?? usualCacheMb, maxIdleDays: parts.cacheDays },
     store: parts.cacheStore ?? createCacheStore(parts.database),
   })
   const platform = createEnginePlatform(engine)
@@ -225,8 +228,9 @@ const createWork = (ours: ReturnType<typeof createBuildParts>, preparation: Prep
     const key = keyOf(plan, request, [...found])
     const isFresh = request.noCache === true
     const buildHere = async (): Promise<BuiltImage> => {
-      const here = isFresh ? null : await findHere(request, key, signal)
-      if (here !== null) return here
+      // Also where the result is not used: an image that is being built is not removed meanwhile (keeping/images.ts).
+      const here = await findHere(request, key, signal)
+      if (here !== null && !isFresh) return here
       const imageId = await construct(plan, found, request, output, signal, later)
       await tagImage(engine, imageId, request, key, signal)
       await store.save(request, key, { reference: imageId, imageId })
@@ -336,6 +340,10 @@ export const createImageBuilder = (parts: ImageBuilderParts): ImageBuilder => {
     built,
     toolImage: (name, signal) => track(toolImage(name, AbortSignal.any([signal, closing.signal]))),
     forget: (organizationId, imageIds) => removeNamesOf(ours.engine, organizationId, imageIds),
+    images: (signal) =>
+      ours.engine.call<ListedImage[]>('GET', '/images/json', { query: { all: true }, signal, keep: listedImages }),
+    removeLayers: (imageIds) => removeLayers(ours.engine, imageIds),
+    tidyCaches: (clusterId) => ours.caches.tidy(clusterId),
     async close() {
       closing.abort(new Error('the server is stopping'))
       await Promise.all([...running, swept])

@@ -47,8 +47,8 @@ test('a base image is remembered for the organization that pulled it', async () 
 })
 
 test('steps are found by their key, and the secret of an organization stays its own', async () => {
-  const { store, a, b } = await scene()
-  await store.saveStep(a, 'step', 'sha256:s')
+  const { store, a, b, on } = await scene()
+  await store.saveStep(on(a), 'step', 'sha256:s')
   assert.equal(await store.findStep('step'), 'sha256:s')
   const secret = await store.cacheSecret(a)
   assert.match(secret, /^[0-9a-f]{64}$/)

@@ -23,7 +23,7 @@ export interface ImageStore {
   owns(organizationId: string, imageId: string): Promise<boolean>
   /** The image that a step produced; `stepKey` includes the organization and the cluster. */
   findStep(stepKey: string): Promise<string | null>
-  saveStep(organizationId: string, stepKey: string, imageId: string): Promise<void>
+  saveStep(owner: ImageOwner, stepKey: string, imageId: string): Promise<void>
   /**
    * The image that a base image's name referred to when the organization last pulled it, on any cluster: ids are
    * hashes.
@@ -67,11 +67,11 @@ export const createImageStore = (database: Queryable): ImageStore => ({
     )
     return row?.image_id ?? null
   },
-  async saveStep(organizationId, stepKey, imageId) {
+  async saveStep({ organizationId, clusterId }, stepKey, imageId) {
     await database.query(
-      `insert into build_step (step_key, organization_id, image_id) values ($1, $2, $3)
+      `insert into build_step (step_key, organization_id, cluster_id, image_id) values ($1, $2, $3, $4)
        on conflict (step_key) do update set image_id = excluded.image_id, used_at = clock_timestamp()`,
-      [stepKey, organizationId, imageId],
+      [stepKey, organizationId, clusterId, imageId],
     )
   },
   async findBase(organizationId, name) {

@@ -35,7 +35,10 @@ export interface SourceParts {
   database?: Database
 }
 
-export interface Sources extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored' | 'demandRoom' | 'usedMb'> {
+export interface Sources
+  extends Omit<Mirrors, 'mirrorOf' | 'contentOf' | 'withStored' | 'demandRoom' | 'usedMb' | 'removeOld'> {
+  /** See `Mirrors.removeOld`. */
+  removeOldMirrors: Mirrors['removeOld']
   /** Those on this server itself. Rejects without a database. */
   repositories: Repositories
   /** With its own threads, for the builds of one engine: one that stops reading its context delays no other. */
@@ -111,6 +114,7 @@ export const createSources = (parts: SourceParts): Sources => {
     folder: async (...args) => (await ready()).mirrors.folder(...args),
     fetchContent: async (...args) => (await ready()).mirrors.fetchContent(...args),
     files: async (...args) => (await ready()).mirrors.files(...args),
+    removeOldMirrors: async (...args) => (await ready()).mirrors.removeOld(...args),
     prepare() {
       let made: Promise<Preparation> | undefined
       const preparation = (): Promise<Preparation> => {

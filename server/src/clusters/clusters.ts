@@ -34,7 +34,7 @@ export interface Cluster {
   /** Whether this server can connect to it: services can run there. */
   readonly isConnected: boolean
   readonly runtime: Runtime
-  readonly builder: Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
+  readonly builder: Omit<ImageBuilder, 'close'>
   readonly ingress: Ingress
   readonly images: Images
   /** Its machines, as it reports them; null for a single machine. */

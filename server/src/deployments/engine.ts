@@ -10,6 +10,7 @@ import { deploymentLeases } from '../work/queue.ts'
 import { runLeases } from '../work/schedule.ts'
 import { workerName } from '../work/worker.ts'
 import type { Deployments } from './deployments.ts'
+import { startKeeping } from './keeping/keep.ts'
 import type { DeploymentParts } from './parts.ts'
 import { planDeployment } from './plan/facts.ts'
 import { startReconcilers, wantedChannel } from './reconcile/reconcile.ts'
@@ -87,8 +88,9 @@ export const createDeploymentEngine = (given: DeploymentParts): DeploymentEngine
       const statuses = await startStatuses(parts, worker)
       const images = await startImages(parts, worker, { request })
       const packs = startPacks(parts)
+      const keeping = startKeeping(parts)
       ends.push(reconciler.stop, scheduler.stop, deployments.stop, autoStop.stop)
-      ends.push(pushes.stop, statuses.stop, images.stop, packs.stop)
+      ends.push(pushes.stop, statuses.stop, images.stop, packs.stop, keeping.stop)
       ends.push(await database.listen('slipway_schedule', scheduler.wake))
       ends.push(await database.listen('slipway_deployment', deployments.wake))
       ends.push(await database.listen('slipway_routes', reconciler.soon))

@@ -10,6 +10,7 @@ import type { Outbound } from '../lib/net/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import type { Disk } from '../limits/disk.ts'
+import type { Keeping } from '../limits/keeping.ts'
 import type { Limits } from '../limits/limits.ts'
 import type { Router } from '../router/router.ts'
 import type { Database, Queryable } from '../store/database.ts'
@@ -100,6 +101,8 @@ export interface DeploymentParts {
   databaseModules?: DatabaseModules | undefined
   /** Limits of one organization; defaults apply without it. */
   limits?: Limits | undefined
+  /** How much of what has ended is kept; defaults apply without it. */
+  keeping?: Keeping | undefined
   /** Ports of this machine for services; the default range without it. */
   ports?: Omit<PortRoom, 'limits'> | undefined
   /** Whether there is room for images; without it there always is. */

@@ -66,7 +66,9 @@ export interface OrganizationImages {
   owners(): Promise<string[]>
   /** Removes the names of images that an organization no longer needs; images in use stay on the engine. */
   drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
-  /** The same for all images that it pulled, does not need, and has not used for so long. */
+  /** The names of all images that it pulled, does not need, and has not used for so long. */
+  stale(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<string[]>
+  /** Removes them. */
   sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
   close(): Promise<void>
 }

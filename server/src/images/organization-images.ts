@@ -85,17 +85,26 @@ const createHeldImages = (engine: EngineImages, clock: Clock) => {
     }
   }
 
-  const sweep: OrganizationImages['sweep'] = async (organizationId, needed, unusedMs, signal) => {
+  const stale: OrganizationImages['stale'] = async (organizationId, needed, unusedMs, signal) => {
     const kept = new Set(needed.map((reference) => pulledTag(organizationId, reference)))
+    const found: string[] = []
     for (const tag of await engine.tagsOf(organizationId)) {
       signal.throwIfAborted()
       if (kept.has(tag)) continue
       const usedAt = Date.parse((await engine.find(tag, signal))?.Metadata?.LastTagTime ?? '')
-      if (clock.now().getTime() - usedAt > unusedMs) await engine.untag(tag, true)
+      if (clock.now().getTime() - usedAt > unusedMs) found.push(tag)
+    }
+    return found
+  }
+
+  const sweep: OrganizationImages['sweep'] = async (organizationId, needed, unusedMs, signal) => {
+    for (const tag of await stale(organizationId, needed, unusedMs, signal)) {
+      signal.throwIfAborted()
+      await engine.untag(tag, true)
     }
   }
 
-  return { held, keep, adopt, drop, sweep, owners: engine.owners }
+  return { held, keep, adopt, drop, stale, sweep, owners: engine.owners }
 }
 
 const publicPrefix = 'docker.io/library/'
@@ -262,7 +271,7 @@ export const createOrganizationImages = (parts: OrganizationImagesParts): Organi
     }
   }
   const restore = createRestore(parts.registryLogins, pull)
-  const { held, adopt, owners, drop, sweep } = heldImages
+  const { held, adopt, owners, drop, stale, sweep } = heldImages
 
   return {
     resolve: registry.resolve,
@@ -275,6 +284,7 @@ export const createOrganizationImages = (parts: OrganizationImagesParts): Organi
     adopt,
     owners,
     drop,
+    stale,
     sweep,
     async close() {
       await Promise.all([registry.close(), restores.close(), swept])

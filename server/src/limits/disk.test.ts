@@ -6,6 +6,7 @@ import { busyboxImage, ensureBusybox } from '../../test/support/docker/busybox-i
 import { createFakeClock } from '../../test/support/fake-clock.ts'
 import { standIn } from '../../test/support/stand-in.ts'
 import { until } from '../../test/support/until.ts'
+import type { ListedImage } from '../images/listed-image.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
 import { ApiError, DeploymentError } from '../lib/errors.ts'
 import { newId } from '../lib/ids.ts'
@@ -13,7 +14,7 @@ import { createLog } from '../lib/log.ts'
 import { systemClock } from '../lib/time/clock.ts'
 import { createWorkRegistry } from '../work/registry.ts'
 import { createDisk, type DiskParts } from './disk.ts'
-import { imageUse, type ListedImage } from './image-use.ts'
+import { imageUse } from './image-use.ts'
 
 const gb = 1e9
 const [ours, theirs] = [newId(), newId()]

@@ -5,10 +5,11 @@
  * cannot. If the engine cannot report the size of its images, nothing is refused.
  */
 import { statfs } from 'node:fs/promises'
+import type { ListedImage } from '../images/listed-image.ts'
 import { waitAtMost } from '../lib/concurrency/waiting.ts'
 import { DeploymentError } from '../lib/errors.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
-import { imageUse, type ListedImage } from './image-use.ts'
+import { imageUse } from './image-use.ts'
 import { limitCode, limitReached, limitSentence } from './limits.ts'
 
 const gb = 1e9

@@ -3,20 +3,7 @@
  * shared by several builds of an organization count once; they are found through the parent images that the engine
  * reports.
  */
-import type { Keep } from '../lib/foreign-text/keep.ts'
-
-/** An image as the engine lists it. */
-export interface ListedImage {
-  Id: string
-  /** Empty for one that was pulled, or whose parent no longer exists. */
-  ParentId: string
-  RepoTags: string[] | null
-  /** Including everything it is made from. */
-  Size: number
-}
-
-/** The fields of the engine's list that are read. */
-export const listedImages: Keep = [{ Id: true, ParentId: true, RepoTags: [true], Size: true }]
+import type { ListedImage } from '../images/listed-image.ts'
 
 const ownerOf = (tag: string): string | undefined =>
   /^slipway\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\//.exec(tag)?.[1]

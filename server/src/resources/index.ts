@@ -28,6 +28,7 @@ import { apiTokenOperations } from './organization/api-token.ts'
 import { auditEventOperations } from './organization/audit-event.ts'
 import { billingOperations } from './organization/billing.ts'
 import { organizationChanges } from './organization/changes.ts'
+import { organizationCleanUp } from './organization/clean-up.ts'
 import { invitationOperations } from './organization/invitation.ts'
 import { labelsGroupOperations } from './organization/labels-group.ts'
 import { organizationLimits } from './organization/limits.ts'
@@ -74,6 +75,7 @@ const variablesOf = ({ definition: { kind, noun } }: Service): Operation[] => {
 export const operations: readonly Operation[] = [
   ...organizationOperations,
   organizationLimits,
+  organizationCleanUp,
   organizationChanges,
   ...roleOperations,
   ...memberOperations,

@@ -33,6 +33,8 @@ export interface Images {
   owners(): Promise<string[]>
   /** Releases images that the organization no longer needs: they are removed, unless something runs from them. */
   drop(organizationId: string, references: readonly string[], signal: AbortSignal): Promise<void>
+  /** The names of images that `sweep` would remove; absent where none are held. */
+  stale?(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<string[]>
   /** Removes images that are held for the organization, not needed and not used for so long. */
   sweep(organizationId: string, needed: readonly string[], unusedMs: number, signal: AbortSignal): Promise<void>
 }

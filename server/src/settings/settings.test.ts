@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os'
 import { resolve } from 'node:path'
 import test from 'node:test'
 import { inspect } from 'node:util'
+import { usualKeeping } from '../limits/keeping.ts'
 import { usualLimits } from '../limits/limits.ts'
 import { SettingsError } from './file.ts'
 import { parseSettings, type Settings } from './settings.ts'
@@ -59,11 +60,11 @@ test('an empty environment gives the documented defaults', () => {
     consoleUrl: undefined,
     publicUrl: undefined,
     limits: usualLimits,
+    keeping: usualKeeping,
     diskReserveMb: 2048,
     auditDays: 400,
     statusVocabulary: 'auto',
     buildConcurrency: availableParallelism(),
-    buildCacheMb: 5120,
     buildDns: undefined,
     deployConcurrency: 2 * availableParallelism(),
     volumeSizes: 'auto',
@@ -160,7 +161,10 @@ const good: [Record<string, string>, Partial<Settings>][] = [
   ],
   [{ SLIPWAY_STATUS_VOCABULARY: 'deployment' }, { statusVocabulary: 'deployment' }],
   [{ SLIPWAY_BUILD_CONCURRENCY: '3' }, { buildConcurrency: 3 }],
-  [{ SLIPWAY_BUILD_CACHE_MB: '0' }, { buildCacheMb: 0 }],
+  [
+    { SLIPWAY_BUILD_CACHE_MB: '0', SLIPWAY_RELEASES_KEPT: '3' },
+    { keeping: { ...usualKeeping, buildCacheMb: 0, releases: 3 } },
+  ],
   [{ SLIPWAY_GIT_MEMORY_MB: '2048' }, { gitMemoryMb: 2048 }],
   [
     { SLIPWAY_KUBERNETES_RUN_AS: '10001', SLIPWAY_KUBERNETES_INGRESS_CLASS: 'nginx' },

@@ -11,6 +11,7 @@ import { clusterModulesAt } from '../clusters/modules.ts'
 import { volumeSizeModes } from '../deployments/desired/volume-sizes.ts'
 import { domainName } from '../lib/net/domain-name.ts'
 import { Secret } from '../lib/secret.ts'
+import { type Keeping, keepingSettings, usualKeeping } from '../limits/keeping.ts'
 import { type Limits, limitNames, limitSettings, usualLimits, usualPorts } from '../limits/limits.ts'
 import { usualAuditDays } from '../store/event-retention.ts'
 import { readAcme, tlsSettings } from './acme.ts'
@@ -132,6 +133,20 @@ const readLimits = (read: Reader['read'], range: PortRange): Limits => {
   const limits = { ...usualLimits, ports: usualPorts(range) }
   for (const name of limitNames) limits[name] = read(limitSettings[name], limits[name], whole(0, 1_000_000_000))
   return Object.freeze(limits)
+}
+
+const readKeeping = (read: Reader['read']): Keeping => {
+  const number = (name: keyof Keeping, least: number, most: number): number =>
+    read(keepingSettings[name], usualKeeping[name], whole(least, most))
+  return Object.freeze({
+    releases: number('releases', 1, 1000),
+    deployments: number('deployments', 1, 100_000),
+    buildCacheDays: number('buildCacheDays', 1, 3650),
+    buildCacheMb: number('buildCacheMb', 0, 1_000_000_000),
+    mirrorDays: number('mirrorDays', 1, 3650),
+    webhookDays: number('webhookDays', 1, 3650),
+    idempotencyHours: number('idempotencyHours', 1, 8760),
+  })
 }
 
 const readPreparation = (read: Reader['read']): PreparationLimits =>
@@ -280,14 +295,14 @@ const readWork = (reader: Reader, range: PortRange) => {
   return {
     /** Limits of one organization; 0 disables a limit. */
     limits: readLimits(read, range),
+    /** How much of what has ended is kept. */
+    keeping: readKeeping(read),
     /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
     /** How long events of the audit log are kept; 0: forever. */
     auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
     buildConcurrency: read('SLIPWAY_BUILD_CONCURRENCY', cores, concurrency),
-    /** Megabytes that the caches of an organization's build steps may keep on each engine between builds. */
-    buildCacheMb: read('SLIPWAY_BUILD_CACHE_MB', 5120, whole(0, 1_000_000_000)),
     /** A DNS resolver for builds; if undefined, the engine's own. */
     buildDns: optional('SLIPWAY_BUILD_DNS', address),
     deployConcurrency: read('SLIPWAY_DEPLOY_CONCURRENCY', 2 * cores, concurrency),

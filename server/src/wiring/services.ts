@@ -17,13 +17,13 @@ import {
 } from '../deployments/credentials/registry-credentials.ts'
 import { createDeploymentEngine, type DeploymentEngine } from '../deployments/engine.ts'
 import { ownPortsOf } from '../deployments/traffic/port-claims.ts'
+import { listedImages } from '../images/listed-image.ts'
 import { createImagePush } from '../images/push.ts'
 import { createKeyedLock } from '../lib/concurrency/keyed-lock.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
 import { defaultConnection } from '../lib/docker/engine-connection.ts'
 import { systemClock } from '../lib/time/clock.ts'
 import { createDisk, type Disk, type DiskParts } from '../limits/disk.ts'
-import { listedImages } from '../limits/image-use.ts'
 import { startManagedClusters } from '../resources/cluster/managed/worker.ts'
 import { deployableKinds, operations, services } from '../resources/index.ts'
 import { createFirstOrganization } from '../resources/organization/organization.ts'
@@ -147,6 +147,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     registryCredentials: (organizationId, id) => readRegistryCredentials(database, sealer, organizationId, id),
     checkAddress: (url) => outbound.check(url),
     limits: settings.limits,
+    keeping: settings.keeping,
     ports: { range: settings.portRange, own: ownPortsOf(settings) },
     databaseModules: settings.databaseModules,
     disk,

@@ -45,6 +45,7 @@ export const coreCases: Cases = {
         .id,
   },
   cases: {
+    cleanUpOrganization: { scopes: [] },
     editOrganization: { body: () => ({ description: 'ours' }) },
     createOrganizationApiToken: { body: (_, { count }) => ({ name: `made ${count}`, scopes: ['Read'] }) },
     createGitToken: { body: (_, { count }) => ({ name: `made ${count}`, type: 'GITLAB', token: 'x' }) },

@@ -170,6 +170,7 @@ Project | /project_deployment_rule_ids_in_order | src/resources/project/deployme
 Project, Environment | /auto_stop /timezone /start_time /stop_time /weekdays | src/deployments/request/auto-stop | what runs is stopped when the hours end, and the same is started, at its version, when they begin
 Environment | /name /mode | src/resources/organization/organization | an environment's cluster never changes; its name and mode do
 Environment | /cluster_id /cluster | src/resources/organization/organization | an environment takes cluster_id or cluster, and the default cluster without either
+Organization | ?dry_run | src/resources/organization/clean-up | a dry run lists what a clean-up removes, with the reason and the bytes
 Environment | ?dry_run | src/facets/plan | every action can be planned, and a plan does nothing
 Environment | /execution_id | src/facets/releases | an environment goes back to how an execution left it, the services that differ only
 Environment | /applications/*/application_id /applications/*/git_commit_id /databases /containers/*/id /containers/*/git_commit_id /containers/*/image_tag /jobs/*/id /jobs/*/git_commit_id /jobs/*/image_tag /helms/*/id /helms/*/git_commit_id /terraforms/*/id /terraforms/*/git_commit_id /terraforms/*/action | src/environments/actions | selected services are deployed at the versions named, restarted, stopped, uninstalled and deleted, and no others

@@ -91,7 +91,7 @@ export const once = async (
     return known
   }
   const image = await make()
-  await store.saveStep(organizationId, key, image)
+  await store.saveStep(scene, key, image)
   return image
 }
 

@@ -62,7 +62,7 @@ const makeFiles = async (
     }
     return buildPiece(engine, made, piece, log, () => {}, watched)
   })
-  await store.saveStep(organizationId, `slipway-mount ${organizationId} ${image}`, image)
+  await store.saveStep(scene, `slipway-mount ${organizationId} ${image}`, image)
   return image
 }
 

@@ -1,7 +1,7 @@
 /**
  * The volumes of `RUN --mount=type=cache`: each belongs to one scope of one organization (`BuildRequest.cacheScope`)
  * on one engine. Promises that `locked` and `private` are respected by all servers, and that an organization's caches
- * stay below its limit between builds: the longest unused are removed first, and those unused for two weeks. If the
+ * stay below its limit between builds: the longest unused are removed first, and those that no build has used for some days. If the
  * process dies, a hold expires.
  */
 import { createHash } from 'node:crypto'
@@ -15,7 +15,7 @@ import type { CacheMount } from '../preparation/run-mounts.ts'
 const holdMs = 60_000
 const renewMs = 15_000
 const pollMs = 300
-const maxIdleDays = 14
+const usualIdleDays = 14
 /** The most caches of one organization on one engine. */
 const maxCaches = 200
 const maxPrivate = 20
@@ -53,6 +53,8 @@ interface StepCacheParts {
   clock: Clock
   /** For all caches of one organization together. */
   maxMb: number
+  /** Default 14. */
+  maxIdleDays?: number | undefined
 }
 
 const createUsers = () => {
@@ -116,7 +118,7 @@ const isThere = async (engine: Engine, volume: string): Promise<boolean> =>
   (await orNull(engine.call<object>('GET', `/volumes/${volume}`))) !== null
 
 /** Removes caches that are old, or exceed the limit. */
-const createTidy = ({ engine, store, maxMb }: StepCacheParts, users: Users) => {
+const createTidy = ({ engine, store, maxMb, maxIdleDays = usualIdleDays }: StepCacheParts, users: Users) => {
   /** False if a container uses it. */
   const remove = async (volume: string): Promise<boolean> => {
     try {

@@ -27,7 +27,7 @@ export const ensureMirror = async (git: Git, path: string, template: string): Pr
   }
 }
 
-/** Marks it as used: unused mirrors are removed after a month. */
+/** Marks it as used: unused mirrors are removed after some weeks. */
 export const noteUse = (path: string): Promise<void> => {
   const now = new Date()
   return lutimes(path, now, now)

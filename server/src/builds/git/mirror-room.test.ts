@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -110,5 +110,31 @@ test('nothing is fetched to a disk whose reserve is used, and what is there can 
   await assert.rejects(
     full.fetch(sourceOf('four', 'second'), never),
     refused('disk_full', /less than 1000000000 MB left \(SLIPWAY_DISK_RESERVE_MB\)\.$/),
+  )
+})
+
+test('mirrors that nothing has used for a while go, and those of deleted organizations; others stay', async () => {
+  const mirrors = open({})
+  const entries = () => readdirSync(place.mirrors).filter((entry) => /^[0-9a-f]{32}-/.test(entry))
+  const mirrorOf = async (organizationId: string): Promise<string> => {
+    const source = sourceOf(organizationId, 'small')
+    await mirrors.fetch(source, never)
+    return mirrors.mirrorOf(source)
+  }
+  const [fresh, idle, gone] = [await mirrorOf('kept'), await mirrorOf('idle'), await mirrorOf('deleted')]
+  const hoursAgo = (hours: number): Date => new Date(Date.now() - hours * 3_600_000)
+  const all = entries().map((entry) => join(place.mirrors, entry))
+  for (const each of all) utimesSync(each, hoursAgo(5), hoursAgo(5))
+  utimesSync(idle, hoursAgo(49), hoursAgo(49))
+  const known = ['kept', 'idle', ...['one', 'two', 'three', 'four', 'five']]
+  await mirrors.removeOld(known, 48 * 3_600_000, never)
+  assert.deepEqual([existsSync(fresh), existsSync(idle), existsSync(gone)], [true, false, false])
+  await mirrors.fetch(sourceOf('idle', 'small'), never)
+  await mirrorOf('deleted')
+  await mirrors.removeOld(known, 48 * 3_600_000, never)
+  assert.deepEqual(
+    [existsSync(idle), existsSync(gone)],
+    [true, true],
+    'what was just used stays, also of an unknown one',
   )
 })

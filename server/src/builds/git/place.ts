@@ -30,7 +30,6 @@ const name = 'git'
 const formerNames = ['mirrors', 'git-home', 'samples']
 /** Next to the folders of a place in /var/lib: the link that points there. */
 const ownerFile = 'link'
-const monthMs = 30 * 24 * 3_600_000
 
 /** Overrides all other attributes: archives contain what a checkout would. */
 const attributes = '* -export-ignore -export-subst\n'
@@ -44,15 +43,6 @@ const sweepPlaces = async (): Promise<void> => {
     // Without the file it is just being created.
     if (link === null || (await readlink(link).catch(() => null)) === place) continue
     await removeTrees([place])
-  }
-}
-
-/** Removes mirrors not fetched into for a month. */
-const sweepMirrors = async ({ mirrors, user }: GitPlace): Promise<void> => {
-  for (const entry of await readdir(mirrors)) {
-    const path = join(mirrors, entry)
-    const found = lstatSync(path, { throwIfNoEntry: false })
-    if (found !== undefined && found.mtimeMs < Date.now() - monthMs) await removeTrees([path], user)
   }
 }
 
@@ -99,8 +89,8 @@ const makePlace = async (dataDir: string, log: Log): Promise<GitPlace> => {
     samples: await makeFolder(folder, 'samples', others, {}),
   }
   await removeTrees(formerNames.map((former) => join(resolve(dataDir), former)))
-  const tidied = [sweepMirrors(place), user.uid === undefined ? undefined : sweepPlaces()]
-  await Promise.all(tidied).catch((error: unknown) => log.warn({ err: error }, 'old git mirrors could not be removed'))
+  if (user.uid !== undefined)
+    await sweepPlaces().catch((error: unknown) => log.warn({ err: error }, 'old folders of git could not be removed'))
   return place
 }
 

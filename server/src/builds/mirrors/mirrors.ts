@@ -41,6 +41,7 @@ import { type CompleteParts, type ContentPart, completeWithLfs, refForPart } fro
 import { type PreparationLimits, usualPreparation } from '../preparation-limits.ts'
 import { createBrowser } from './browse.ts'
 import { createUpkeep } from './mirror-upkeep.ts'
+import { removeOldMirrors } from './old-mirrors.ts'
 import { commitAtRef, fetchSubmodules, madeFor, readTop } from './submodules.ts'
 
 export interface MirrorParts {
@@ -82,6 +83,11 @@ export interface Mirrors extends Browser {
   /** Rejects with `limit_reached` or `disk_full` when nothing more may be added to the mirror of this source. */
   demandRoom(source: GitSource, signal: AbortSignal): Promise<void>
   usedMb: MirrorRoom['usedMb']
+  /**
+   * Removes mirrors that nothing has used for so long, and those of all organizations but these. Resolves to their
+   * number.
+   */
+  removeOld(organizationIds: readonly string[], idleMs: number, signal: AbortSignal): Promise<number>
   close(): Promise<void>
 }
 
@@ -358,6 +364,8 @@ export const createMirrors = (parts: MirrorParts): Mirrors => {
     },
     mirrorOf,
     usedMb: room.usedMb,
+    removeOld: (organizationIds, idleMs, signal) =>
+      removeOldMirrors({ git, folder, lock }, organizationIds, idleMs, untilClosed(signal)),
     demandRoom: (source, signal) => room.during(mirrorOf(source), signal, async () => {}),
     ...createContent({ git, remote, lfs, limits, lock, mirrorOf, untilClosed }),
     withStored: createStoredAccess({ lock, mirrorOf, ...upkeep, untilClosed }),

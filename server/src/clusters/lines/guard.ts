@@ -48,10 +48,15 @@ export const guardRuntime = (line: Line, runtime: Runtime): Runtime => ({
   },
 })
 
-type ClusterBuilder = Pick<ImageBuilder, 'build' | 'built' | 'forget' | 'toolImage'>
+type ClusterBuilder = Omit<ImageBuilder, 'close'>
 
-export const guardBuilder = (line: Line, builder: ClusterBuilder): ClusterBuilder => ({
-  ...builder,
-  build: after(line, builder.build),
-  ...(builder.forget === undefined ? {} : { forget: after(line, builder.forget) }),
-})
+export const guardBuilder = (line: Line, builder: ClusterBuilder): ClusterBuilder => {
+  const { forget, removeLayers, tidyCaches } = builder
+  return {
+    ...builder,
+    build: after(line, builder.build),
+    ...(forget && { forget: after(line, forget) }),
+    ...(removeLayers && { removeLayers: after(line, removeLayers) }),
+    ...(tidyCaches && { tidyCaches: after(line, tidyCaches) }),
+  }
+}

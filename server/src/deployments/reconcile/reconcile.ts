@@ -16,6 +16,8 @@ import { isUuid } from '../../lib/ids.ts'
 import { createKeyedQueue } from '../../work/keyed-queue.ts'
 import { createLoop } from '../../work/loop.ts'
 import { createImageSweep } from '../images/pulled-images.ts'
+import { createEngineUpkeep } from '../keeping/engine-upkeep.ts'
+import { unneededChannel } from '../keeping/releases.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { orLeft } from '../progress/steps.ts'
 import { type Scaler, startScaler, type Turns } from '../scaling/scaler.ts'
@@ -38,6 +40,8 @@ interface ClusterWork extends Reconciler {
   scaler: Scaler
   /** Checks everything on the cluster now. */
   all(): void
+  /** Images may have become superfluous. */
+  tidy(): void
 }
 
 export interface Reconcilers extends Reconciler {
@@ -54,6 +58,10 @@ const everyMs = 60_000
 /** A change of a service causes several events. */
 const settleMs = 300
 const watchPauseMs = 2000
+/** Images become superfluous mostly by what is announced. */
+const upkeepMs = 10 * 60_000
+/** Deployments that end together are tidied up after together. */
+const upkeepSettleMs = 1000
 /** Services of a cluster that are checked at once. */
 const workers = 16
 const backoff = { firstMs: 2000, longestMs: 60_000 }
@@ -151,6 +159,16 @@ const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWo
       if (!isHeld(cluster)) await orLeft(sweepImages(signal), signal)
     },
   })
+  const upkeepOf = createEngineUpkeep(parts, cluster)
+  const upkeep = createLoop(parts, {
+    ...common,
+    name: 'superfluous images',
+    periodMs: upkeepMs,
+    failed: 'superfluous images stay on the engine until the next turn',
+    run: async (signal) => {
+      if (!isHeld(cluster)) await orLeft(upkeepOf(signal), signal)
+    },
+  })
   const events = createLoop(parts, {
     ...common,
     name: 'cluster events',
@@ -174,8 +192,10 @@ const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWo
     soon,
     scaler,
     all: () => all.wake(),
+    tidy: () => upkeep.wake(upkeepSettleMs),
     async stop() {
-      await Promise.all([scaler.stop(), events.stop(), liveness.stop(), health.stop(), all.stop(), queue.stop()])
+      const loops = [events, liveness, health, all, queue, upkeep]
+      await Promise.all([scaler.stop(), ...loops.map((loop) => loop.stop())])
     },
   }
 }
@@ -194,7 +214,12 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
       },
     }
   })
-  const leave = await database.listen(conflictChannel, (key) => reconcilers.get(key)?.all())
+  const leaves = [
+    await database.listen(conflictChannel, (key) => reconcilers.get(key)?.all()),
+    await database.listen(unneededChannel, () => {
+      for (const each of reconcilers.values()) each.tidy()
+    }),
+  ]
   /** Undefined if another server holds its cluster. */
   const find = async (serviceId: string): Promise<ClusterWork | undefined> => {
     const ref = isUuid(serviceId) ? await readRef(database, serviceId) : null
@@ -221,7 +246,7 @@ export const startReconcilers = async (parts: DeploymentParts, worker: string): 
       findAndAdd(serviceId).catch((error: unknown) => log.warn({ err: error, serviceId }, 'reconciling waits a minute'))
     },
     async stop() {
-      leave()
+      for (const leave of leaves) leave()
       await leased.stop()
     },
   }

@@ -116,17 +116,18 @@ export const publicImageOf = async (
   return row?.image ?? null
 }
 
-/** Images from registries that releases of an organization's services on a cluster name, by service. */
+/** Images from registries that releases of an organization's services on a cluster name, by service; `without` some. */
 export const pulledImagesOf = async (
   db: Queryable,
   organizationId: string,
   clusterKey: string,
+  without: readonly string[] = [],
 ): Promise<Map<string, Set<string>>> => {
   const rows = await db.query<{ serviceId: string; image: string }>(
     `select distinct r.service_id as "serviceId", r.image from release r
        join service_state s on s.service_id = r.service_id join node c on c.id = r.cluster_id
-     where r.organization_id = $1 and r.source is not null and ${keySql('c')} = $2`,
-    [organizationId, clusterKey],
+     where r.organization_id = $1 and r.source is not null and ${keySql('c')} = $2 and r.id <> all($3::uuid[])`,
+    [organizationId, clusterKey, without],
   )
   const images = new Map<string, Set<string>>()
   for (const { serviceId, image } of rows) images.set(serviceId, (images.get(serviceId) ?? new Set()).add(image))

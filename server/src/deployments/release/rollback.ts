@@ -115,6 +115,13 @@ const findExecution = async (db: Queryable, environmentId: string, executionId?:
   throw conflict('nothing_to_roll_back', 'This environment has no earlier successful deployment.')
 }
 
+/** A release that is no longer kept. */
+const refuseGone = (name: string): never => {
+  throw unusable(
+    `The release that ${name} had in that deployment is no longer kept: list its releases to see which are, or deploy its commit again.`,
+  )
+}
+
 /** See `Deployments.releasesOf`. Services that have the same release as then, or had none, are left out. */
 export const releasesOf = async (
   parts: DeploymentParts,
@@ -123,13 +130,14 @@ export const releasesOf = async (
   executionId?: string,
 ): Promise<ServiceRequest[]> => {
   const { seq } = await findExecution(db, environmentId, executionId)
-  const rows = await db.query<{ id: string; releaseId: string }>(
-    `select s.service_id as id, past.id as "releaseId" from service_state s
+  const rows = await db.query<{ id: string; name: string; releaseId: string | null }>(
+    `select s.service_id as id, n.name, past.id as "releaseId" from service_state s join node n on n.id = s.service_id
        join release c on c.id = s.current_release_id
        join lateral (select r.id, r.hash, r.image from deployment_service w join deployment d on d.id = w.deployment_id
-         join release r on r.id = w.release_id
+         left join release r on r.id = w.release_id
          where w.service_id = s.service_id and d.seq <= $2 and w.state in ('DEPLOYED', 'RESTARTED')
-         order by d.seq desc limit 1) as past on (past.hash, past.image) <> (c.hash, c.image)
+           and w.release_id is not null
+         order by d.seq desc limit 1) as past on (past.hash, past.image) is distinct from (c.hash, c.image)
      where s.environment_id = $1`,
     [environmentId, seq],
   )
@@ -138,6 +146,10 @@ export const releasesOf = async (
       'nothing_to_roll_back',
       'Every service of this environment already has the release of that deployment.',
     )
-  for (const { id, releaseId } of rows) await releaseFor(parts, db, id, releaseId)
-  return rows
+  return Promise.all(
+    rows.map(async ({ id, name, releaseId }) => ({
+      id,
+      releaseId: await releaseFor(parts, db, id, releaseId ?? refuseGone(name)),
+    })),
+  )
 }

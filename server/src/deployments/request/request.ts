@@ -300,6 +300,15 @@ const refuseConflict = async (tx: Queryable, environmentId: string): Promise<voi
     )
 }
 
+/** One that is no longer kept since its caller was checked; what is in the queue is kept. */
+const refuseOldReleases = async (tx: Queryable, { services }: DeploymentRequest): Promise<void> => {
+  const wanted = new Set(services.flatMap(({ releaseId }) => releaseId ?? []))
+  if (wanted.size === 0) return
+  const there = await tx.query('select from release where id = any($1)', [[...wanted]])
+  if (there.length < wanted.size)
+    throw conflict('release_not_usable', 'This release is no longer kept: list the releases and choose another one.')
+}
+
 /** See `Deployments.request`. */
 export const requestDeployment = async (
   tx: Queryable,
@@ -324,6 +333,7 @@ export const requestDeployment = async (
   const joined = await findEqual(tx, { ...request, services: request.services.filter(({ id }) => chosen.has(id)) })
   if (joined !== null) return joined
   await refuseWhileDeleting(tx, request.environmentId)
+  await refuseOldReleases(tx, request)
   refuseImpossible(request, services)
   if (needsImage(request)) parts.disk?.refuseDeploy(request.organizationId)
   if (await deleteAtOnce(tx, request, services)) {

@@ -12,6 +12,7 @@ import { DeploymentError } from '../../lib/errors.ts'
 import { LeaseLost } from '../../work/lease.ts'
 import { type Claim, finish, withClaim } from '../../work/queue.ts'
 import type { DeploymentAction } from '../deployments.ts'
+import { keepAfter } from '../keeping/keep.ts'
 import type { DeploymentParts } from '../parts.ts'
 import { isCancel } from '../progress/canceled.ts'
 import { createDeploymentLog } from '../progress/log.ts'
@@ -223,6 +224,8 @@ const runStages = async (
   const isAllEnded = services.length > 0 && !services.some((each) => each.finished && counts(each))
   const isAllCanceled = outcomes.length === 0 && (isCancel({ signal }) || isAllEnded)
   await end(parts, claim, services, isAllCanceled ? [canceled] : outcomes, signal)
+  const ids = services.map(({ id }) => id)
+  await keepAfter(parts, claim.environmentId, ids, signal)
 }
 
 const removeEnvironment = async (parts: DeploymentParts, environmentId: string, signal: AbortSignal): Promise<void> => {

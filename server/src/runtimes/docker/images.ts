@@ -85,6 +85,8 @@ export const createImages = (engine: Engine, images: OrganizationImages | undefi
     },
     owners: async () => (await images?.owners()) ?? [],
     drop: async (organizationId, references, signal) => images?.drop(organizationId, references, signal),
+    stale: async (organizationId, needed, unusedMs, signal) =>
+      (await images?.stale(organizationId, needed, unusedMs, signal)) ?? [],
     sweep: async (organizationId, needed, unusedMs, signal) => images?.sweep(organizationId, needed, unusedMs, signal),
   }
 }
