@@ -1,4 +1,5 @@
 /** Deletes what the API keeps only for a time: idempotency keys, sessions, and the oldest events of the audit log. */
+import { usualKeeping } from '../limits/keeping.ts'
 import { deleteOldEvents, usualAuditDays } from '../store/event-retention.ts'
 import { createLoop, type Loop } from '../work/loop.ts'
 import { deleteEndedSessions } from './auth/ended-sessions.ts'
@@ -15,8 +16,9 @@ export const startForgetting = (parts: Parts): Loop =>
     waits: true,
     failed: 'expired idempotency keys, sessions and audit events could not be deleted',
     async run(signal) {
-      for (const forget of [deleteOldKeys, deleteEndedSessions, deleteEndedConsoleSessions])
-        await forget(parts.database)
+      const { keeping = usualKeeping } = parts.settings
+      await deleteOldKeys(parts.database, keeping.idempotencyHours, signal)
+      for (const forget of [deleteEndedSessions, deleteEndedConsoleSessions]) await forget(parts.database)
       await deleteOldEvents(parts.database, parts.settings.auditDays ?? usualAuditDays, signal)
     },
   })

@@ -233,7 +233,7 @@ export const addGitWebhooks = async (
     periodMs: hourMs,
     waits: true,
     failed: 'old deliveries of git hosts could not be deleted',
-    run: () => forgetDeliveries(parts.database),
+    run: (signal) => forgetDeliveries(parts.database, signal),
   })
   app.addHook('onClose', forgetting.stop)
 }

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { badRequest, conflict } from '../lib/errors.ts'
 import type { Queryable } from '../store/database.ts'
+import { deleteInBatches } from '../store/event-retention.ts'
 import type { Sealer } from '../store/keys/seal.ts'
 import { idempotencyLockSql } from '../store/locks.ts'
 
@@ -85,6 +86,13 @@ export const storeAnswer = async (
   )
 }
 
-export const deleteOldKeys = async (db: Queryable): Promise<void> => {
-  await db.query(`delete from idempotency_key where created_at < clock_timestamp() - interval '24 hours'`)
-}
+export const deleteOldKeys = (db: Queryable, hours: number, signal: AbortSignal): Promise<void> =>
+  deleteInBatches(
+    db,
+    `delete from idempotency_key where (organization_id, method, path, key) in (
+       select organization_id, method, path, key from idempotency_key
+       where created_at < clock_timestamp() - $1 * interval '1 hour' order by created_at limit $2
+       for update skip locked) returning 1`,
+    [hours],
+    signal,
+  )

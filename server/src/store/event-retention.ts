@@ -1,27 +1,44 @@
-/** How long the audit log keeps its events. */
+/** Deletes rows that are older than they are kept, in batches that do not block others. */
 import type { Database } from './database.ts'
 
 export const usualAuditDays = 400
 
-/** Events that one statement deletes: few enough not to block others. */
-const batch = 1000
+/** Rows that one statement deletes. */
+const usualBatch = 1000
 
-/** Deletes events older than `days`, the oldest first; 0 keeps all. Stops between two batches when `signal` aborts. */
+/**
+ * Runs a statement that deletes at most as many rows as its last parameter, and returns one for each, until none is
+ * left. Stops between two batches when `signal` aborts.
+ */
+export const deleteInBatches = async (
+  database: Pick<Database, 'query'>,
+  statement: string,
+  values: readonly unknown[],
+  signal: AbortSignal,
+  batch: number = usualBatch,
+): Promise<void> => {
+  for (;;) {
+    signal.throwIfAborted()
+    const rows = await database.query(statement, [...values, batch])
+    if (rows.length < batch) return
+  }
+}
+
+/** Deletes events older than `days`, the oldest first; 0 keeps all. */
 export const deleteOldEvents = async (
   database: Pick<Database, 'query'>,
   days: number,
   signal: AbortSignal,
-  size: number = batch,
+  batch: number = usualBatch,
 ): Promise<void> => {
   if (days === 0) return
-  for (;;) {
-    signal.throwIfAborted()
-    const rows = await database.query(
-      `delete from event where id in (select id from event
-         where created_at < clock_timestamp() - $1 * interval '1 day' order by created_at limit $2
-         for update skip locked) returning 1`,
-      [days, size],
-    )
-    if (rows.length < size) return
-  }
+  await deleteInBatches(
+    database,
+    `delete from event where id in (select id from event
+       where created_at < clock_timestamp() - $1 * interval '1 day' order by created_at limit $2
+       for update skip locked) returning 1`,
+    [days],
+    signal,
+    batch,
+  )
 }

@@ -78,6 +78,8 @@ export interface DeliveryParts extends WorkParts {
   /** How long a row is leased to a worker. Must be longer than an attempt (15 s). */
   leaseSeconds?: number
   perWebhook?: number
+  /** Days for which attempts are listed. Default 30. */
+  keptDays?: number
 }
 
 interface Delivery {
@@ -94,6 +96,7 @@ const defaultScheduleSeconds = [0, 5, 300, 1800, 7200, 18_000, 36_000, 50_400, 7
 const rowsAtOnce = 256
 const longestPauseMs = 10_000
 const sweepMs = 3_600_000
+const usualKeptDays = 30
 
 export const createDelivery = (parts: DeliveryParts): Delivery => {
   const { database, clock } = parts
@@ -139,7 +142,7 @@ export const createDelivery = (parts: DeliveryParts): Delivery => {
       periodMs: sweepMs,
       waits: true,
       failed: 'old deliveries could not be deleted',
-      run: () => sweep(database),
+      run: (signal) => sweep(database, parts.keptDays ?? usualKeptDays, signal),
     })
 
   return {

@@ -5,6 +5,7 @@
  * later ones of its service go first, and the first success of its receiver brings it forward, once (decision 33).
  */
 import type { Database, Queryable } from '../store/database.ts'
+import { deleteInBatches } from '../store/event-retention.ts'
 import { lockSql } from '../store/locks.ts'
 import { outboxChannel } from './outbox.ts'
 
@@ -200,8 +201,22 @@ export const requeue = async (db: Queryable, outboxId: string): Promise<boolean>
   return rows.length > 0
 }
 
-/** Deletes rows that ended more than 30 days ago. */
-export const sweep = async (db: Queryable): Promise<void> => {
-  await db.query(`delete from delivery where created_at < clock_timestamp() - interval '30 days'`)
-  await db.query(`delete from outbox where state <> 'PENDING' and finished_at < clock_timestamp() - interval '30 days'`)
+/** Deletes attempts and events that ended so many days ago. */
+export const sweep = async (db: Queryable, days: number, signal: AbortSignal): Promise<void> => {
+  await deleteInBatches(
+    db,
+    `delete from delivery where id in (select id from delivery
+       where created_at < clock_timestamp() - $1 * interval '1 day' order by created_at limit $2
+       for update skip locked) returning 1`,
+    [days],
+    signal,
+  )
+  await deleteInBatches(
+    db,
+    `delete from outbox where id in (select id from outbox
+       where state <> 'PENDING' and finished_at < clock_timestamp() - $1 * interval '1 day' order by finished_at limit $2
+       for update skip locked) returning 1`,
+    [days],
+    signal,
+  )
 }

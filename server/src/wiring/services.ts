@@ -167,7 +167,12 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     alone: settings.databaseUrl === undefined,
     clock: systemClock,
   })
-  const delivery = createDelivery({ ...foundation, clock: systemClock, scheduleSeconds: settings.webhookSchedule })
+  const delivery = createDelivery({
+    ...foundation,
+    clock: systemClock,
+    scheduleSeconds: settings.webhookSchedule,
+    keptDays: settings.keeping.webhookDays,
+  })
   const streams = createStreams(database)
   const trustedProxies =
     settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]

@@ -5,6 +5,7 @@
  * after the answer loses nothing.
  */
 import type { Queryable } from '../../store/database.ts'
+import { deleteInBatches } from '../../store/event-retention.ts'
 import type { Sealer } from '../../store/keys/seal.ts'
 import type { Push } from './payload.ts'
 import type { PushedImage } from './registries.ts'
@@ -152,6 +153,12 @@ export const acceptImages = (
 }
 
 /** Deliveries are remembered for this long. One that is sent again later causes a poll that finds nothing new. */
-export const forgetDeliveries = async (db: Queryable): Promise<void> => {
-  await db.query(`delete from git_delivery where received_at < clock_timestamp() - interval '7 days'`)
-}
+export const forgetDeliveries = (db: Queryable, signal: AbortSignal): Promise<void> =>
+  deleteInBatches(
+    db,
+    `delete from git_delivery where (webhook_id, digest) in (select webhook_id, digest from git_delivery
+       where received_at < clock_timestamp() - interval '7 days' order by received_at limit $1
+       for update skip locked) returning 1`,
+    [],
+    signal,
+  )
