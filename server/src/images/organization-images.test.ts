@@ -108,6 +108,25 @@ test('what is pulled has the name of its organization on the engine and no other
   assert.deepEqual(await images.pull(access, ignore, signal()), held)
 })
 
+test('nothing is pulled onto a disk that is nearly full, and what is there is still used', async () => {
+  const registry = await start()
+  registry.publish('team/app:1', await makeImage())
+  const access = accessOf(registry)
+  let isFull = true
+  const watch = async <T>(work: (inner: AbortSignal) => Promise<T>, outer: AbortSignal): Promise<T> => {
+    if (isFull) throw new DeploymentError('disk_full', 'The disk is nearly full.')
+    return work(outer)
+  }
+  const watched = await startImages({ allow: ['127.0.0.1/32'], disk: { watch } })
+  open.push(watched.close)
+  assert.equal(await refusal(watched.pull(access, ignore, signal())), 'disk_full The disk is nearly full.')
+  assert.ok(!registry.asked.some((each) => each.includes('/blobs/')))
+  isFull = false
+  const held = await watched.pull(access, ignore, signal())
+  isFull = true
+  assert.deepEqual(await watched.pull(access, ignore, signal()), held)
+})
+
 test('several who pull the same for one organization fetch it once; one who leaves does not end it for the others', async () => {
   const registry = await start()
   const image = await makeImage()

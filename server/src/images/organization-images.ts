@@ -138,6 +138,8 @@ interface OrganizationImagesParts {
   /** Names from SLIPWAY_ENGINE_IMAGES. */
   engineImages: readonly string[]
   maxMb: number
+  /** Runs what fills the engine's disk, and stops it in time. */
+  disk?: { watch<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> }
   clock: Clock
 }
 
@@ -184,7 +186,8 @@ const createPull = (parts: Parts) => {
     const signal = AbortSignal.any([ended, AbortSignal.timeout(pullMs)])
     for (let tries = 1; ; tries += 1)
       try {
-        return await enginePull(access, asked, name, signal)
+        const work = (inner: AbortSignal) => enginePull(access, asked, name, inner)
+        return await (parts.disk === undefined ? work(signal) : parts.disk.watch(work, signal))
       } catch (error) {
         ended.throwIfAborted()
         if (signal.aborted) throw engineFailed(access, new Error('it took longer than an hour'))

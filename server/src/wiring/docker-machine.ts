@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import type { ImageBuilder } from '../builds/builder.ts'
 import { removeCaches, removeImagesOf } from '../builds/built-images.ts'
+import { createDiskReserve, stoppedPull } from '../builds/engine/disk-reserve.ts'
 import { createImageBuilder } from '../builds/image-builder.ts'
 import type { Sources } from '../builds/sources.ts'
 import type { EngineUse } from '../clusters/engines.ts'
@@ -9,7 +10,7 @@ import { readRegistryLogins } from '../deployments/credentials/registry-credenti
 import { createOrganizationImages } from '../images/organization-images.ts'
 import type { PullThrough } from '../images/pull-through.ts'
 import { createEngine } from '../lib/docker/docker-engine.ts'
-import type { EngineConnection } from '../lib/docker/engine-connection.ts'
+import { type EngineConnection, isLocalEngine } from '../lib/docker/engine-connection.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
 import { systemClock } from '../lib/time/clock.ts'
@@ -78,11 +79,15 @@ export const openDockerMachine = (parts: DockerMachineParts, target: DockerTarge
   const common = { connection, elsewhere, log, clock: systemClock }
   const registryLogins = (organizationId: string, host: string) =>
     readRegistryLogins(database, sealer, organizationId, host)
+  const engine = createEngine(connection)
+  const isLocal = elsewhere === undefined && isLocalEngine(connection)
+  const disk = createDiskReserve({ engine, isLocal, reserveMb: settings.diskReserveMb, refusal: stoppedPull })
   const images = createOrganizationImages({
     ...common,
     ...{ outbound, pullThrough, registryLogins },
     engineImages: settings.engineImages,
     maxMb: settings.imageMaxMb,
+    disk,
   })
   const runtime = createDockerRuntime({ ...common, ownerId, images, router })
   const builder = createImageBuilder({
@@ -101,7 +106,7 @@ export const openDockerMachine = (parts: DockerMachineParts, target: DockerTarge
   })
   const close = async (): Promise<void> => {
     await Promise.all([builder.close(), images.close()])
-    await runtime.close()
+    await Promise.all([runtime.close(), engine.close()])
   }
   const clear = async (): Promise<void> => {
     if (organizationId !== null) await clearEngine(connection, database, organizationId)

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { standIn } from '../../../test/support/stand-in.ts'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
-import { createDiskReserve } from './disk-reserve.ts'
+import { createDiskReserve, stoppedPull } from './disk-reserve.ts'
 
 const engine = standIn<Engine>({ call: async () => ({ DockerRootDir: '/docker' }) })
 const never = new AbortController().signal
@@ -28,6 +28,12 @@ test('no step begins on a full disk', async () => {
     disk.watch(async () => assert.fail('it began'), never),
     /less than 100 MB/,
   )
+})
+
+test('a pull is refused with a sentence of its own', async () => {
+  const disk = createDiskReserve({ ...usual, refusal: stoppedPull, free: async () => 99 })
+  const begin = disk.watch(async () => assert.fail('it began'), never)
+  await assert.rejects(begin, { code: 'disk_full', message: /^The image was not pulled: .*less than 100 MB/ })
 })
 
 test('what cannot be seen, or is not asked for, ends nothing', async () => {

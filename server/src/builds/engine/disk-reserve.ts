@@ -1,4 +1,4 @@
-/** Stops builds that fill the engine's disk before everything else on it fails. */
+/** Stops builds and pulls that fill the engine's disk before everything else on it fails. */
 import { statfs } from 'node:fs/promises'
 import type { Engine } from '../../lib/docker/docker-engine.ts'
 import { DeploymentError } from '../../lib/errors.ts'
@@ -27,19 +27,32 @@ interface DiskReserveParts {
   /** Whether the engine runs on this machine: the disk of another machine cannot be read from here. */
   isLocal: boolean
   reserveMb: number
+  /** The error for what needs the room; default: that of a build. */
+  refusal?(reserveMb: number): DeploymentError
   free?(folder: string): Promise<number | null>
 }
 
-export const createDiskReserve = ({ engine, isLocal, reserveMb, free = freeMb }: DiskReserveParts): DiskReserve => {
+const stoppedBuild = (reserveMb: number): DeploymentError =>
+  new DeploymentError(
+    'build_failed',
+    `The build was stopped: the engine's disk has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB). Delete services that are not used, or ask the operator to free space.`,
+  )
+
+/** For images of registries. */
+export const stoppedPull = (reserveMb: number): DeploymentError =>
+  new DeploymentError(
+    'disk_full',
+    `The image was not pulled: the engine's disk has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB). Delete services that are not used, or ask the operator to free space.`,
+  )
+
+export const createDiskReserve = (parts: DiskReserveParts): DiskReserve => {
+  const { engine, isLocal, reserveMb, refusal = stoppedBuild, free = freeMb } = parts
   const readInfo = cachedFor(systemClock, Infinity, () => engine.call<{ DockerRootDir: string }>('GET', '/info'))
 
   const refuse = async (): Promise<void> => {
     const left = await free((await readInfo()).DockerRootDir)
     if (left === null || left >= reserveMb) return
-    throw new DeploymentError(
-      'build_failed',
-      `The build was stopped: the engine's disk has less than ${reserveMb} MB left (SLIPWAY_DISK_RESERVE_MB).`,
-    )
+    throw refusal(reserveMb)
   }
 
   return {

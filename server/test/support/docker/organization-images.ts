@@ -15,6 +15,7 @@ export interface TestImagesOptions {
   registryLogins?: RegistryLogins
   maxMb?: number
   dockerHost?: string
+  disk?: Parameters<typeof createOrganizationImages>[0]['disk']
 }
 
 export const startImages = async (options: TestImagesOptions = {}) => {
@@ -29,6 +30,7 @@ export const startImages = async (options: TestImagesOptions = {}) => {
     engineImages: options.engineImages ?? ['*'],
     maxMb: options.maxMb ?? 10_240,
     clock: systemClock,
+    ...(options.disk === undefined ? {} : { disk: options.disk }),
   })
   const organizations = new Set<string>()
   return {
