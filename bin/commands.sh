@@ -57,6 +57,14 @@ images, keys. Asks before it does.
 
   --yes    without asking; needed where there is no terminal
 TEXT
+    doctor) cat <<'TEXT' ;;
+npm run doctor [-- --json]
+
+Checks this installation, whether Slipway is running or not, and says how to mend what is wrong:
+docs/guides/doctor.md. Changes nothing. Exits with 1 if something failed.
+
+  --json   for programs, without the lines of npm: bin/run doctor --json
+TEXT
     rotate-keys) cat <<'TEXT' ;;
 npm run rotate-keys [-- --keep-master]
 
@@ -127,7 +135,7 @@ TEXT
 # What a command accepts, as patterns of the shell; a command that is not here is checked by its own program.
 accepts() {
   case $1:$2 in
-    main:--fake | dev:--fake | dev:--inspect | reset:--yes | reset:--fake | rotate-keys:--keep-master | systemd:--user=?*) return 0 ;;
+    main:--fake | dev:--fake | dev:--inspect | reset:--yes | reset:--fake | rotate-keys:--keep-master | doctor:--json | systemd:--user=?*) return 0 ;;
     dev:--inspect=*) [[ "$2" =~ ^--inspect=[0-9]{1,5}$ ]] ;;
     test:*\** | test:*\?*) return 0 ;;
     test:*) [ -f "$root/$2" ] ;;

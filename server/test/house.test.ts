@@ -41,6 +41,7 @@ const ranks = [
   ['main'],
   ['programs'],
   ['wiring'],
+  ['doctor'],
   ['settings'],
   ['resources'],
   ['environments'],

@@ -7,11 +7,12 @@ import { fileURLToPath } from 'node:url'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { isHeld } from '../clusters/lines/line.ts'
 import { forbidden } from '../lib/errors.ts'
+import type { Finding } from '../lib/finding.ts'
 import { isLoopbackAddress, isLoopbackHost } from '../lib/net/loopback.ts'
 import { cachedFor } from '../lib/time/cached.ts'
 import type { Clock } from '../lib/time/clock.ts'
 import { version } from '../lib/version.ts'
-import { hashOf, tokenInHeader } from './auth/auth.ts'
+import { hashOf, keyHeader, tokenInHeader } from './auth/auth.ts'
 import type { Console } from './console/console.ts'
 import { addDocs } from './docs-pages.ts'
 import { createDocument, sendDocument } from './documents.ts'
@@ -118,8 +119,27 @@ const isDiskFull = async (folder: string): Promise<boolean> =>
 
 const json = 'application/json; charset=utf-8'
 
+/** Checks reach other machines: any number of readers causes them once in this time. */
+const doctorMs = 5000
+
+const isVerbose = ({ query }: FastifyRequest): boolean => (query as { verbose?: unknown }).verbose !== undefined
+
+const hasProof = ({ headers }: FastifyRequest): boolean =>
+  headers.authorization !== undefined || headers[keyHeader] !== undefined
+
+/** The findings of the doctor for the operator; null for others, who get the plain answer. */
+const createFindings = ({ doctor, clock }: Parts, authenticate: Authenticate) => {
+  const looked = cachedFor(clock, doctorMs, async () => doctor?.look() ?? [])
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<Finding[] | null> => {
+    if (!isVerbose(request) || !hasProof(request)) return null
+    const { isOperator, scopes } = await authenticate(request, reply)
+    if (!isOperator || !scopes.has('Admin')) throw forbidden("Findings are for the operator's token.")
+    return looked()
+  }
+}
+
 /** Monitors are never limited: their answer is ready before they ask. */
-const addHealth = (app: FastifyInstance, parts: Parts): void => {
+const addHealth = (app: FastifyInstance, parts: Parts, authenticate: Authenticate): void => {
   const config = { isUnlimited: true }
   const check = cachedFor(parts.clock, checkMs, async () => {
     const [open, full] = await Promise.all([isReady(isOpen(parts)), isDiskFull(parts.settings.dataDir)])
@@ -128,15 +148,18 @@ const addHealth = (app: FastifyInstance, parts: Parts): void => {
     // Running services are served all the same, so a conflict must not make load balancers send requests elsewhere.
     const held = parts.clusters.all().filter(isHeld).length
     const more = { ...(full ? { disk: 'full' } : {}), ...(held === 0 ? {} : { cluster_conflicts: held }) }
-    return { ready, body: JSON.stringify({ status, database: open, ...more }) }
+    const answer = { status, database: open, ...more }
+    return { ready, answer, body: JSON.stringify(answer) }
   })
+  const findingsFor = createFindings(parts, authenticate)
   const alive = JSON.stringify({ status: 'alive', version })
   app.get('/healthz', { config }, (_request, reply) => reply.header('content-type', json).send(alive))
-  app.get('/readyz', { config }, async (_request, reply) => {
-    const { ready, body } = await check()
+  app.get('/readyz', { config }, async (request, reply) => {
+    const findings = await findingsFor(request, reply)
+    const { ready, answer, body } = await check()
     reply.code(ready ? 200 : 503).header('content-type', json)
     if (!ready) reply.header('retry-after', '2')
-    return reply.send(body)
+    return reply.send(findings === null ? body : JSON.stringify({ ...answer, findings }))
   })
 }
 
@@ -163,7 +186,7 @@ interface Pages {
 export const addPages = (app: FastifyInstance, parts: Parts, pages: Pages): void => {
   const { operations, metrics, webConsole, authenticate } = pages
   app.get('/', (request, reply) => (webConsole.answer(request, reply) ? reply : reply.redirect('/docs')))
-  addHealth(app, parts)
+  addHealth(app, parts, authenticate)
   addMetricsPage(app, parts, metrics, authenticate)
   addDescription(app, parts, operations)
   addGuides(app, parts.clock)

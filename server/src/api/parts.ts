@@ -6,6 +6,7 @@ import type { DatabaseModules } from '../clusters/database-modules.ts'
 import type { ClusterModules } from '../clusters/modules.ts'
 import type { Deployments } from '../deployments/deployments.ts'
 import type { OwnPushes } from '../deployments/sources/git/own.ts'
+import type { Finding } from '../lib/finding.ts'
 import type { Log } from '../lib/log.ts'
 import type { Outbound } from '../lib/net/outbound.ts'
 import type { Secret } from '../lib/secret.ts'
@@ -87,6 +88,8 @@ export interface Parts {
   disk?: Disk | undefined
   /** Sends what waits in the outbox; absent if nothing is delivered. */
   delivery?: { deliver(outboxId: string): Promise<unknown> } | undefined
+  /** What is wrong with this installation, for its operator; absent if nothing is checked. */
+  doctor?: { look(): Promise<Finding[]> } | undefined
   settings: ApiSettings
   streams: Streams
   /** Background work reports here. */

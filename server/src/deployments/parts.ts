@@ -115,6 +115,8 @@ export interface DeploymentParts {
   concurrency: number
   /** Whether a service needs a cluster that limits its volumes; `auto` without. */
   volumeSizes?: 'auto' | 'enforce' | undefined
+  /** Percent of a machine's memory that may be promised to its running services; 0: any; default 0. */
+  memoryOvercommit?: number | undefined
   /** How long a deployment waits for an engine that does not answer; the default without it. */
   engineWaitMs?: number | undefined
   /** Reports requests to services; without it none sleeps. */

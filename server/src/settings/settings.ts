@@ -299,6 +299,8 @@ const readWork = (reader: Reader, range: PortRange) => {
     keeping: readKeeping(read),
     /** Megabytes to keep free on the disks of the engine and of the data directory; 0 disables the reserve. */
     diskReserveMb: read('SLIPWAY_DISK_RESERVE_MB', 2048, whole(0, 1_000_000_000)),
+    /** Percent of a machine's memory that may be promised to its running services; 0: any. */
+    memoryOvercommit: read('SLIPWAY_MEMORY_OVERCOMMIT', 0, whole(0, 100_000)),
     /** How long events of the audit log are kept; 0: forever. */
     auditDays: read('SLIPWAY_AUDIT_DAYS', usualAuditDays, whole(0, 36_500)),
     statusVocabulary: read('SLIPWAY_STATUS_VOCABULARY', 'auto', oneOf(vocabularies)),
@@ -384,15 +386,21 @@ export const parseSettings = (
   return { settings: Object.freeze({ ...settings, publicUrl }), warnings: warnOfUnknown(env, names) }
 }
 
-/** The settings of this process. Prints their errors on standard error and exits with code 2. */
+/** The settings of this process. Throws `SettingsError` with every problem. */
+export const loadSettings = (): { settings: Settings; warnings: string[] } => {
+  const file = loadSettingsFile(dataDirOf(process.env))
+  const loaded = parseSettings(process.env, file)
+  for (const name of engineNames) {
+    const inFile = file.get(name)
+    if (inFile !== undefined) process.env[name] ??= inFile.value
+  }
+  return loaded
+}
+
+/** The same; prints their errors on standard error and exits with code 2. */
 export const readSettings = (): Settings => {
   try {
-    const file = loadSettingsFile(dataDirOf(process.env))
-    const { settings, warnings } = parseSettings(process.env, file)
-    for (const name of engineNames) {
-      const inFile = file.get(name)
-      if (inFile !== undefined) process.env[name] ??= inFile.value
-    }
+    const { settings, warnings } = loadSettings()
     for (const warning of warnings) process.stderr.write(`${warning}\n`)
     return settings
   } catch (error) {

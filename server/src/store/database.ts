@@ -214,6 +214,23 @@ export const connect = (connectionString: string, log: Log, options: { max?: num
 
 const migrationsFolder = new URL('./migrations/', import.meta.url)
 
+export interface Migrations {
+  applied: number
+  /** Which this version has and the database lacks. */
+  pending: string[]
+  /** Made by a newer version. */
+  unknown: string[]
+}
+
+export const readMigrations = async (db: Queryable): Promise<Migrations> => {
+  const applied = new Set((await db.query<{ name: string }>('select name from migration')).map(({ name }) => name))
+  const known = readdirSync(migrationsFolder)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+  const unknown = [...applied].filter((name) => !known.includes(name))
+  return { applied: applied.size, pending: known.filter((name) => !applied.has(name)), unknown }
+}
+
 /**
  * Applies the migrations that this database lacks, in order, each in its transaction. An advisory lock makes
  * replicas that start at once take turns. Refuses a database that a newer version has migrated.
@@ -223,13 +240,8 @@ export const migrate = async (database: Database): Promise<string[]> =>
     await tx.query(lockSql('migrations'))
     await tx.query(`create table if not exists migration (
       name text primary key, applied_at timestamptz not null default clock_timestamp())`)
-    const applied = new Set((await tx.query<{ name: string }>('select name from migration')).map((row) => row.name))
-    const known = readdirSync(migrationsFolder)
-      .filter((name) => name.endsWith('.sql'))
-      .sort()
-    const unknown = [...applied].filter((name) => !known.includes(name))
+    const { pending, unknown } = await readMigrations(tx)
     if (unknown.length > 0) throw new Error(`the database was migrated by a newer Slipway (${unknown.join(', ')})`)
-    const pending = known.filter((name) => !applied.has(name))
     for (const name of pending) {
       for (const statement of splitStatements(readFileSync(new URL(name, migrationsFolder), 'utf8')))
         await tx.query(statement)

@@ -23,6 +23,18 @@ const tryListen = async (host: string, port: number): Promise<void> => {
   }
 }
 
+/** For a router that does not run yet. */
+export const tryRouterPorts = async (settings: Settings): Promise<void> => {
+  const { routerHost, routerPort, routerTlsPort } = settings
+  await tryListen(routerHost, routerPort).catch((error) =>
+    sayWhyNot('the router', `${routerHost}:${routerPort}`, 'SLIPWAY_ROUTER', error),
+  )
+  if (routerTlsPort !== undefined)
+    await tryListen(routerHost, routerTlsPort).catch((error) =>
+      sayWhyNot('the router', `${routerHost}:${routerTlsPort}`, 'SLIPWAY_ROUTER_TLS', error),
+    )
+}
+
 /**
  * Before anything is started that would keep running. The router's port may be open already: a router keeps serving
  * while its server is down.

@@ -20,7 +20,7 @@ const isAlive = (pid: number): boolean => {
 /**
  * The pid of the control plane running on this data directory, or null. A reused pid is recognized by its command line.
  */
-const findControlPlane = async (dataDir: string): Promise<number | null> => {
+export const findControlPlane = async (dataDir: string): Promise<number | null> => {
   const text = await readFile(fileOf(dataDir), 'utf8').catch(() => '')
   const pid = Number.parseInt(text, 10)
   if (!Number.isInteger(pid) || pid === process.pid || !isAlive(pid)) return null

@@ -38,6 +38,7 @@ import { loadAllVariables } from '../variables/rows.ts'
 import { createDelivery } from '../webhooks/deliver.ts'
 import { enqueueDeploymentEvent } from '../webhooks/outbox.ts'
 import { createLoop, type Loop, type WorkParts } from '../work/loop.ts'
+import { wireDoctor } from './doctor.ts'
 import { createRuntimeParts, type EngineKind, type RuntimeParts } from './engines.ts'
 import { createFoundation, type Foundation, type Opened } from './foundation.ts'
 import { refuseListen } from './listen-addresses.ts'
@@ -114,7 +115,7 @@ const superviseDatabase = ({ settings: { databaseUrl, dataDir }, database, log, 
         },
       )
 
-const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk) => {
+const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: Disk, kind: EngineKind) => {
   const { settings, database, sealer, log, work } = foundation
   const { repositories, runtime, imageBuilder, engines, openKubernetes, builderOver } = machine
   const { ownerId, outbound } = foundation
@@ -155,6 +156,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     environmentLock: createKeyedLock(),
     concurrency: settings.deployConcurrency,
     volumeSizes: settings.volumeSizes,
+    memoryOvercommit: settings.memoryOvercommit,
     engineWaitMs: settings.engineWaitSeconds * 1000,
     gitPollSeconds: settings.gitPollSeconds,
     imagePollSeconds: settings.imagePollSeconds,
@@ -176,8 +178,10 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
   const streams = createStreams(database)
   const trustedProxies =
     settings.apiHost === undefined ? settings.trustedProxies : [...settings.trustedProxies, apiAddress(settings)]
+  const doctor = wireDoctor(foundation, clusters, kind)
   const parts: Parts = {
     ...foundation,
+    doctor,
     settings: {
       ...settings,
       trustedProxies,
@@ -192,7 +196,7 @@ const createParts = async (foundation: Foundation, machine: RuntimeParts, disk: 
     delivery,
     clock: systemClock,
   }
-  return { parts, engine, delivery }
+  return { parts, engine, delivery, doctor }
 }
 
 const patienceMs = 1000
@@ -220,7 +224,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   const sampleUrl = url + samplePath
   const disk = watchDisk(settings, foundation, kind === 'docker')
   const machine = createRuntimeParts(foundation, kind, sampleUrl)
-  const { parts, engine, delivery } = await createParts(foundation, machine, disk)
+  const { parts, engine, delivery, doctor } = await createParts(foundation, machine, disk, kind)
   const learning = learnCapacities(parts)
   const organizationId = await createFirstOrganization(parts)
   const adminToken = await ensureAdminToken(parts, organizationId)
@@ -256,6 +260,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
       await parts.builder.close()
       await foundation.pullThrough.close()
       await disk.close()
+      await doctor.close()
       await databaseKeeper?.stop()
       await foundation.shared?.leave()
       await foundation.database.close()

@@ -3,6 +3,7 @@
  * the deployment's own.
  */
 import { createMasker } from '../../builds/engine/log-mask.ts'
+import { isRefused, memorySentence, readPromisedWith } from '../../clusters/memory-room.ts'
 import { ApiError, DeploymentError } from '../../lib/errors.ts'
 import { limitCode, usualLimits } from '../../limits/limits.ts'
 import { readPorts, refuseManyPorts } from '../../limits/port-room.ts'
@@ -126,6 +127,21 @@ const scrub =
     throw new DeploymentError(error.code, masked(error.message), { next: error.next, lines, cause: error })
   }
 
+/**
+ * Logs that the machine has less memory than its running services may use, or fails where the operator has set how much
+ * less. Kubernetes places its pods by itself.
+ */
+const checkMemory = async ({ parts, claim, service, cluster, log }: ServiceRun): Promise<void> => {
+  const capacity = cluster.nodes === null ? await cluster.capacity() : null
+  if (capacity === null) return
+  const promisedMb = await readPromisedWith(parts.database, cluster.key, service.id, claim.id)
+  const room = { promisedMb, memoryMb: capacity.memoryMb, overcommitPercent: parts.memoryOvercommit ?? 0 }
+  const sentence = memorySentence(room)
+  if (sentence === null) return
+  if (isRefused(room)) throw new DeploymentError('memory_overcommitted', sentence)
+  log.line('start', `Warning: ${sentence}`, 'error')
+}
+
 /** Replaces the former release: traffic first, then the pointer to the current release. */
 export const rollOut = async (run: ServiceRun, release: Release): Promise<void> => {
   const opened = await openOwn(run, release.id)
@@ -137,6 +153,7 @@ export const rollOut = async (run: ServiceRun, release: Release): Promise<void> 
   if (lacking !== null) throw new DeploymentError('cluster_unable', lacking)
   const refusal = policyRefusal(frozen.ingress, environment.env)
   if (refusal !== null) throw new DeploymentError('ingress_setting_invalid', refusal)
+  if (artifact === 'image') await checkMemory(run)
   await reservePorts(run, frozen)
   const [record] = await Promise.all([writeRecord(run.parts, release), takeInstances(run)])
   const workload = { ...(await scaledAs(run, release, opened.workload)), ...record }

@@ -2,7 +2,7 @@
 import { networkInterfaces } from 'node:os'
 import { OutboundFailed } from '../../lib/net/outbound.ts'
 import { isWildcard, withoutStar } from '../../router/table/wildcard.ts'
-import type { CustomDomain } from './rows.ts'
+import type { DomainToCheck } from './rows.ts'
 
 export const checkedStatuses = [
   'RESOLVES_TO_IP',
@@ -12,7 +12,7 @@ export const checkedStatuses = [
   'GENERIC_FAILURE',
 ] as const
 
-interface CheckedDomain {
+export interface CheckedDomain {
   domain_name: string
   status: (typeof checkedStatuses)[number]
   error_details: string | null
@@ -74,13 +74,7 @@ const checkElsewhere = async (
 /** Never returns addresses: callers must not learn what a private name server knows. */
 export const checkDomain = async (
   addressesOf: (host: string) => Promise<readonly string[]>,
-  {
-    domain,
-    use_cdn: useCdn,
-    is_routed: isRouted,
-    validation_domain: target,
-    refusal,
-  }: Pick<CustomDomain, 'domain' | 'use_cdn' | 'is_routed' | 'validation_domain' | 'refusal'>,
+  { domain, use_cdn: useCdn, is_routed: isRouted, validation_domain: target, refusal }: DomainToCheck,
 ): Promise<CheckedDomain> => {
   if (refusal !== null) return { domain_name: domain, status: 'GENERIC_FAILURE', error_details: refusal }
   if (!isRouted && !useCdn) return { domain_name: domain, ...(await checkElsewhere(addressesOf, domain, target)) }

@@ -66,9 +66,11 @@ const reservedFor = {
 
 type Domain = Omit<CustomDomain, 'refusal'> & { reserved: keyof typeof reservedFor | null }
 
+const validationSql = `(select r.host from route r where r.service_id = d.service_id
+    and r.is_default and r.custom_domain_id is null)`
+
 const columns = `d.id, ${timestampSql('d.created_at')} as created_at, ${timestampSql('d.updated_at')} as updated_at,
-  d.domain, d.generate_certificate, d.use_cdn, (select r.host from route r where r.service_id = d.service_id
-    and r.is_default and r.custom_domain_id is null) as validation_domain,
+  d.domain, d.generate_certificate, d.use_cdn, ${validationSql} as validation_domain,
   ${certificateSql('d.domain')} as certificate, ${isRoutedSql('d.service_id')} as is_routed,
   ${reservedSql('d.domain', 'd.organization_id')} as reserved`
 
@@ -87,6 +89,16 @@ export const readDomains = async (
     refusal: reserved === null ? null : `The domain is not served: it ${reservedFor[reserved]}.`,
   }))
 }
+
+export type DomainToCheck = Pick<CustomDomain, 'domain' | 'use_cdn' | 'is_routed' | 'validation_domain' | 'refusal'>
+
+const toCheckSql = `select d.domain, d.use_cdn, ${validationSql} as validation_domain,
+  ${isRoutedSql('d.service_id')} as is_routed, null as refusal
+  from custom_domain d where ${reservedSql('d.domain', 'd.organization_id')} is null order by d.domain limit $1`
+
+/** Domains of all organizations, without those that are not served: for the operator. */
+export const readDomainsToCheck = (db: Queryable, most: number): Promise<DomainToCheck[]> =>
+  db.query<DomainToCheck>(toCheckSql, [most])
 
 const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 const field = '/domain'

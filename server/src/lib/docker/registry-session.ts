@@ -11,6 +11,7 @@ import type { OutboundStream } from '../net/outbound-stream.ts'
 import { isPrivateHost } from '../net/private-host.ts'
 import { isRateLimited, untilWhen } from '../net/rate-limit.ts'
 import { isRedirect, redirectTarget } from '../net/redirects.ts'
+import { noteDate } from '../net/seen-clocks.ts'
 import type { Secret } from '../secret.ts'
 
 export type RegistryLogin = Secret<{ username: string; password: string }>
@@ -174,6 +175,7 @@ export const createRegistrySession = (
       const headers = { ...options.headers, ...(sends ? { authorization: authorization! } : {}) }
       const { signal: own, ...rest } = options
       const opened = await outbound.open({ ...rest, method, url: target, headers, signal: signalOf(own) })
+      noteDate(target.host, opened.headers.date)
       const answer = { ...opened, hasLogin: login !== null }
       if (!isRedirect(answer.status) || writes.has(method)) return { answer, challenge: challengeOf(target, answer) }
       answer.body.destroy()
