@@ -176,6 +176,7 @@ export const shotsOfOrganizations = ({ organizationId }: Place): Shots => {
     }),
     'audit-change': at('audit', press('Change')),
     usage: at('usage'),
+    system: at('system'),
     'organization-settings': at('general'),
     'members-full': { ...at('members'), before: withPeople },
     'member-invite': at('members', press('Invite')),

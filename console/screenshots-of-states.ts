@@ -47,7 +47,7 @@ const inStates = (pages: Record<string, string>, isWhole = false): Shots =>
 
 const organizationSections = [
   ...['members', 'roles', 'tokens', 'clusters', 'credentials', 'registries', 'charts', 'git', 'pushes', 'webhooks'],
-  ...['labels', 'audit', 'usage', 'general'],
+  ...['labels', 'audit', 'usage', 'general', 'system'],
 ]
 const environmentSections = ['services', 'deployments', 'stages', 'previews', 'variables', 'settings']
 const serviceSections = ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings', 'advanced']

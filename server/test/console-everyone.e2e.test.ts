@@ -15,7 +15,7 @@ import { patience, until } from './support/until.ts'
 const skip = browserIsMissing
 const organizationSections = [
   ...['members', 'roles', 'tokens', 'clusters', 'credentials', 'registries', 'charts', 'git', 'pushes', 'webhooks'],
-  ...['labels', 'audit', 'usage', 'general'],
+  ...['labels', 'audit', 'usage', 'general', 'system'],
 ]
 const environmentSections = ['services', 'deployments', 'stages', 'previews', 'variables', 'settings']
 const serviceSections = ['overview', 'deployments', 'logs', 'variables', 'domains', 'settings']

@@ -43,7 +43,7 @@ export const toProblem = (error: unknown): Problem => {
   return new Problem(failed, { message: `The page failed: ${String(error)}` })
 }
 
-const send = async (request: Request): Promise<Response> => {
+export const send = async (request: Request): Promise<Response> => {
   const key = readKey()
   if (key !== null) request.headers.set(keyHeader, key)
   try {

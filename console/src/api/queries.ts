@@ -7,6 +7,7 @@ import { QueryClient, queryOptions, useQuery } from '@tanstack/react-query'
 import { useEffect } from 'react'
 import { answerOf, client, inPath, Problem, pathLike, type paths, resultsOf, type Schemas } from './client.ts'
 import { readDeploymentLines } from './deployment-log.ts'
+import { readFindings } from './findings.ts'
 import { readSession } from './session.ts'
 
 export const queryClient = new QueryClient({
@@ -89,6 +90,9 @@ export const pathOf = <Path extends `/container/${string}` & keyof paths>(kind: 
   pathLike(path, 'container', kind)
 
 export const session = () => queryOptions({ queryKey: ['session'], queryFn: readSession, staleTime: 60_000 })
+
+/** For the operator only. */
+export const findings = () => queryOptions({ queryKey: ['findings'], queryFn: readFindings })
 
 /** The version of the server. */
 export const version = () =>

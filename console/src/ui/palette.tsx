@@ -5,7 +5,7 @@ import { useNavigate } from '@tanstack/react-router'
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from 'react'
 import * as read from '../api/queries.ts'
 import { addressOf } from './crumbs.tsx'
-import { sectionWords } from './organization-sections.ts'
+import { wordsFor } from './organization-sections.ts'
 import type { Place } from './place.ts'
 
 interface Item {
@@ -39,7 +39,7 @@ const useServices = (): Item[] => {
   )
 }
 
-const pagesOf = ({ organizationId, environmentId }: Place, onHelp: () => void): Item[] => [
+const pagesOf = ({ organizationId, environmentId }: Place, isOperator: boolean, onHelp: () => void): Item[] => [
   ...(environmentId === undefined
     ? []
     : [
@@ -49,7 +49,7 @@ const pagesOf = ({ organizationId, environmentId }: Place, onHelp: () => void): 
       ]),
   ...(organizationId === undefined
     ? []
-    : Object.entries(sectionWords).map(([section, word]) => ({
+    : Object.entries(wordsFor(isOperator)).map(([section, word]) => ({
         name: `Organization: ${word}`,
         kind: 'page',
         to: `/o/${organizationId}/${section}`,
@@ -60,6 +60,7 @@ const pagesOf = ({ organizationId, environmentId }: Place, onHelp: () => void): 
 const useItems = (place: Place, onHelp: () => void): Item[] => {
   const { organizationId = '' } = place
   const enabled = organizationId !== ''
+  const { data: session } = useQuery(read.session())
   const { data: projects = [] } = useQuery({ ...read.projects(organizationId), enabled })
   const { data: environments = [] } = useQuery({ ...read.environmentsOfOrganization(organizationId), enabled })
   const services = useServices()
@@ -72,7 +73,7 @@ const useItems = (place: Place, onHelp: () => void): Item[] => {
       to: `/e/${id}/services`,
     })),
     ...projects.map(({ id, name }) => ({ name, kind: 'project', to: `/p/${id}/environments` })),
-    ...pagesOf(place, onHelp),
+    ...pagesOf(place, session?.is_operator === true, onHelp),
   ]
 }
 

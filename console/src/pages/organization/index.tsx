@@ -5,7 +5,7 @@ import type { ReactNode } from 'react'
 import { Problem } from '../../api/client.ts'
 import * as read from '../../api/queries.ts'
 import { Failure } from '../../ui/notices.tsx'
-import { organizationSections, sectionWords } from '../../ui/organization-sections.ts'
+import { sectionsFor, sectionWords } from '../../ui/organization-sections.ts'
 import { useCurrentInView } from '../../ui/tabs.tsx'
 import { Audit } from './audit.tsx'
 import { Clusters } from './clusters.tsx'
@@ -16,6 +16,7 @@ import { Members } from './members.tsx'
 import { PushHooks } from './push-hooks.tsx'
 import { Roles } from './roles.tsx'
 import { Charts, GitTokens, Labels, Registries } from './sources.tsx'
+import { System } from './system.tsx'
 import { Tokens } from './tokens.tsx'
 import { Usage } from './usage.tsx'
 import { Webhooks } from './webhooks.tsx'
@@ -35,13 +36,15 @@ const pages: Record<string, (props: Props) => ReactNode> = {
   labels: Labels,
   audit: Audit,
   usage: Usage,
+  system: System,
 }
 
 const Sections = ({ organizationId, at }: Props & { at: string }) => {
   const nav = useCurrentInView(at)
+  const { data: session } = useQuery(read.session())
   return (
     <nav className="side" aria-label="Of this organization" ref={nav}>
-      {Object.entries(organizationSections).map(([group, sections]) => (
+      {Object.entries(sectionsFor(session?.is_operator === true)).map(([group, sections]) => (
         <div key={group} className="side-group">
           <span className="side-title dim small">{group}</span>
           {Object.entries(sections).map(([section, word]) => (
