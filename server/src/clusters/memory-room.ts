@@ -58,9 +58,10 @@ export const isRefused = ({ promisedMb, memoryMb, overcommitPercent }: MemoryRoo
 export const memorySentence = (room: MemoryRoom): string | null => {
   const { promisedMb, memoryMb, overcommitPercent } = room
   if (promisedMb <= memoryMb && !isRefused(room)) return null
-  const sum = `With this service, the running services of this cluster may use ${promisedMb} MB of memory together; its machine has ${memoryMb} MB`
+  // Without the sum: the services of other organizations are in it.
+  const all = 'With this service, the running services of this cluster may use'
   const advice = 'Lower `memory` or `max_running_instances`, or stop a service.'
   return isRefused(room)
-    ? `${sum}, and more than ${overcommitPercent} % of it is refused (SLIPWAY_MEMORY_OVERCOMMIT). ${advice}`
-    : `${sum}: if they need it all at once, the machine ends some of them. ${advice}`
+    ? `${all} more than ${overcommitPercent} % of the ${memoryMb} MB of its machine, which is refused (SLIPWAY_MEMORY_OVERCOMMIT). ${advice}`
+    : `${all} more memory together than its machine has (${memoryMb} MB): if they need it all at once, the machine ends some of them. ${advice}`
 }
