@@ -246,6 +246,19 @@ test('an image that a deployment in progress has built or found stays until it h
   await world.runtime.close()
 })
 
+test('images of a deleted organization go, which had its own row for the engine of this machine', async () => {
+  const { database, world, store, images, cluster } = await createScene()
+  await store.save({ organizationId: world.ids.organizationId, clusterId: world.clusterId }, 'left', {
+    ...{ reference: idOf('left'), imageId: idOf('left') },
+  })
+  images.add(idOf('left'))
+  await database.query('delete from node where id = $1', [world.ids.organizationId])
+  await removeUnneeded(database, cluster, null, never)
+  assert.deepEqual([...images], [])
+  assert.equal(await store.owns(world.ids.organizationId, idOf('left')), false)
+  await world.runtime.close()
+})
+
 test('the hourly turn does what processes that died have left, of deleted services and environments too', async () => {
   const scene = await createScene({ releases: 2, deployments: 3 })
   const { database, world, deploy, releasesOf, act, kept } = scene

@@ -60,8 +60,9 @@ const settleMs = 300
 const watchPauseMs = 2000
 /** Images become superfluous mostly by what is announced. */
 const upkeepMs = 10 * 60_000
-/** Deployments that end together are tidied up after together. */
+/** Deployments that end together are tidied up after together; where that takes long, those of a longer time. */
 const upkeepSettleMs = 1000
+const upkeepFactor = 10
 /** Services of a cluster that are checked at once. */
 const workers = 16
 const backoff = { firstMs: 2000, longestMs: 60_000 }
@@ -115,6 +116,27 @@ const checkAll = async (
   await finishDeletions(parts, cluster, pending, owned, published.services, signal)
 }
 
+/** Removes what nothing needs from the engine: when something became superfluous, and from time to time. */
+const startUpkeep = (parts: DeploymentParts, cluster: Cluster) => {
+  const upkeep = createEngineUpkeep(parts, cluster)
+  let settledMs = upkeepSettleMs
+  const loop = createLoop(parts, {
+    cluster: cluster.key,
+    name: 'superfluous images',
+    periodMs: upkeepMs,
+    failed: 'superfluous images stay on the engine until the next turn',
+    run: async (signal) => {
+      if (isHeld(cluster)) return
+      const beganMs = parts.clock.monotonicMs()
+      await orLeft(upkeep(signal), signal).finally(() => {
+        const tookMs = parts.clock.monotonicMs() - beganMs
+        settledMs = Math.min(upkeepMs, Math.max(upkeepSettleMs, upkeepFactor * tookMs))
+      })
+    },
+  })
+  return { soon: () => loop.wake(settledMs), stop: loop.stop }
+}
+
 /** Begins at once, in the background: a start does not wait for the engine. */
 const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWork => {
   const { cluster } = lease
@@ -159,16 +181,7 @@ const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWo
       if (!isHeld(cluster)) await orLeft(sweepImages(signal), signal)
     },
   })
-  const upkeepOf = createEngineUpkeep(parts, cluster)
-  const upkeep = createLoop(parts, {
-    ...common,
-    name: 'superfluous images',
-    periodMs: upkeepMs,
-    failed: 'superfluous images stay on the engine until the next turn',
-    run: async (signal) => {
-      if (!isHeld(cluster)) await orLeft(upkeepOf(signal), signal)
-    },
-  })
+  const upkeep = startUpkeep(parts, cluster)
   const events = createLoop(parts, {
     ...common,
     name: 'cluster events',
@@ -192,7 +205,7 @@ const startReconciler = (parts: DeploymentParts, lease: ClusterLease): ClusterWo
     soon,
     scaler,
     all: () => all.wake(),
-    tidy: () => upkeep.wake(upkeepSettleMs),
+    tidy: upkeep.soon,
     async stop() {
       const loops = [events, liveness, health, all, queue, upkeep]
       await Promise.all([scaler.stop(), ...loops.map((loop) => loop.stop())])
