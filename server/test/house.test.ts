@@ -48,6 +48,7 @@ const ranks = [
   ['facets'],
   ['streams'],
   ['api'],
+  ['backups'],
   ['deployments'],
   ['clusters'],
   ['runtimes', 'certificates'],

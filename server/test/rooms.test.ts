@@ -43,6 +43,7 @@ const ranks: Record<string, string[][]> = {
     ],
     ['streams.ts', 'accept.ts'],
   ],
+  'server/src/backups': [['places']],
   'server/src/builds': [
     [loose],
     ['engine', 'pushed'],
