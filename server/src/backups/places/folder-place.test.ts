@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -66,4 +67,32 @@ test('a write whose process was killed is not listed, and is removed when it has
   await place.tidy(signal)
   assert.deepEqual(readdirSync(folder).sort(), ['.00112233445566aa.part', 'kept'])
   assert.equal(await text(await place.get('kept', signal)), 'kept')
+})
+
+const asRoot = process.getuid?.() === 0 ? false : 'only root may mount a small disk'
+
+test('a disk that is full, or would be, is named, and leaves nothing', { skip: asRoot }, async (t) => {
+  const folder = folderFor(t)
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', folder])
+  try {
+    const megabyte = Buffer.alloc(2 ** 20, 'x').toString()
+    const full = createFolderPlace(folder)
+    await full.put('before', pieces(megabyte), signal)
+    await assert.rejects(full.put('a/large', pieces(...Array(9).fill(megabyte)), signal), {
+      name: 'PlaceError',
+      code: 'full',
+      message: /disk of the backup folder is full/,
+    })
+    assert.deepEqual(await all(full.list('a/', signal)), [])
+    assert.deepEqual(
+      readdirSync(folder, { recursive: true }).filter((name) => String(name).includes('.part')),
+      [],
+    )
+    const reserved = createFolderPlace(folder, { reserveBytes: 8 * 2 ** 20 })
+    await assert.rejects(reserved.put('small', pieces('x'), signal), { code: 'full' })
+    await full.put('after', pieces(megabyte), signal)
+    assert.equal(await text(await full.get('before', signal)), megabyte)
+  } finally {
+    execFileSync('umount', [folder])
+  }
 })

@@ -4,20 +4,27 @@
  */
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
-import { type FileHandle, lstat, mkdir, open, opendir, rename, rm, rmdir, stat } from 'node:fs/promises'
+import { type FileHandle, lstat, mkdir, open, opendir, rename, rm, rmdir, stat, statfs } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { isDiskFull } from '../../lib/disk-full.ts'
 import { checkedName, checkedPrefix, leftoverAfterMs, type Place, PlaceError, type Stored } from './place.ts'
+
+export interface FolderOptions {
+  /** Space that stays free on its disk, which others write to as well; 0: none. */
+  reserveBytes: number
+  now(): Date
+}
 
 const codeOf = (error: unknown): string => String((error as { code?: unknown }).code ?? '')
 
 const isMissing = (error: unknown): boolean => ['ENOENT', 'ENOTDIR'].includes(codeOf(error))
 
+const noRoom = 'The disk of the backup folder is full: free some space, or remove backups.'
+
 /** Errors of the disk as those of a place; all others (of the content, of `signal`) stay as they are. */
 const explain = (error: unknown): unknown => {
   const code = codeOf(error)
-  if (isDiskFull(error) || code === 'EDQUOT')
-    return new PlaceError('full', 'The disk of the backup folder is full: free some space, or remove backups.', error)
+  if (isDiskFull(error) || code === 'EDQUOT') return new PlaceError('full', noRoom, error)
   if (['EACCES', 'EPERM', 'EROFS'].includes(code))
     return new PlaceError('refused', `The server may not write to or read from the backup folder (${code}).`, error)
   if (['EIO', 'ESTALE', 'ENODEV', 'ENXIO', 'ETIMEDOUT', 'EHOSTDOWN'].includes(code))
@@ -68,12 +75,31 @@ const openPart = async (part: string): Promise<FileHandle> => {
   }
 }
 
-const writePart = async (part: string, content: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<number> => {
+/** How much is written between two looks at what is free. */
+const lookEveryBytes = 64 << 20
+
+const refuseReserve = async (folder: string, reserveBytes: number): Promise<void> => {
+  if (reserveBytes === 0) return
+  const { bavail, bsize } = await statfs(folder)
+  if (bavail * bsize < reserveBytes) throw new PlaceError('full', noRoom)
+}
+
+const writePart = async (
+  part: string,
+  content: AsyncIterable<Uint8Array>,
+  { reserveBytes }: FolderOptions,
+  signal: AbortSignal,
+): Promise<number> => {
   let bytes = 0
+  let nextLook = 0
   const handle = await explained(openPart(part))
   try {
     for await (const chunk of content) {
       signal.throwIfAborted()
+      if (bytes >= nextLook) {
+        await explained(refuseReserve(dirname(part), reserveBytes))
+        nextLook = bytes + lookEveryBytes
+      }
       await explained(writeAll(handle, chunk))
       bytes += chunk.length
     }
@@ -89,13 +115,14 @@ const put = async (
   folder: string,
   name: string,
   content: AsyncIterable<Uint8Array>,
+  options: FolderOptions,
   signal: AbortSignal,
 ): Promise<{ bytes: number }> => {
   const file = join(folder, checkedName(name))
   signal.throwIfAborted()
   const part = join(dirname(file), `.${randomBytes(8).toString('hex')}.part`)
   try {
-    const bytes = await writePart(part, content, signal)
+    const bytes = await writePart(part, content, options, signal)
     await explained(rename(part, file))
     await explained(syncFolder(dirname(file)))
     return { bytes }
@@ -195,11 +222,16 @@ const tidy = async (folder: string, signal: AbortSignal, now: () => Date): Promi
   }
 }
 
+const usual: FolderOptions = { reserveBytes: 0, now: () => new Date() }
+
 /** `folder` is absolute; it is made with the first file. */
-export const createFolderPlace = (folder: string, now: () => Date = () => new Date()): Place => ({
-  put: (name, content, signal) => put(folder, name, content, signal),
-  get: (name, signal) => get(folder, name, signal),
-  list: (prefix, signal) => list(folder, prefix, signal),
-  remove: (name, signal) => remove(folder, name, signal),
-  tidy: (signal) => tidy(folder, signal, now),
-})
+export const createFolderPlace = (folder: string, given: Partial<FolderOptions> = {}): Place => {
+  const options = { ...usual, ...given }
+  return {
+    put: (name, content, signal) => put(folder, name, content, options, signal),
+    get: (name, signal) => get(folder, name, signal),
+    list: (prefix, signal) => list(folder, prefix, signal),
+    remove: (name, signal) => remove(folder, name, signal),
+    tidy: (signal) => tidy(folder, signal, options.now),
+  }
+}

@@ -7,11 +7,13 @@ export interface AwsKeys {
 }
 
 interface AwsRequest {
-  method: 'GET' | 'POST'
+  method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
   url: URL
   /** Lower-case names; all of them are signed. */
   headers: Readonly<Record<string, string>>
   body: string
+  /** Of a body that is not a text: its SHA-256, in hexadecimal. */
+  bodyHash?: string
   region: string
   service: string
 }
@@ -31,12 +33,12 @@ const canonicalQuery = ({ searchParams }: URL): string => {
 
 /** The headers to send: those of the request, its date and its signature. `host` is signed, and left to the client. */
 export const signAws = (request: AwsRequest, keys: AwsKeys, now: Date): Record<string, string> => {
-  const { method, url, headers, body, region, service } = request
+  const { method, url, headers, body, bodyHash = hashOf(body), region, service } = request
   const date = now.toISOString().replace(/[-:]|\.\d+/g, '')
   const signed: Record<string, string> = { ...headers, host: url.host, 'x-amz-date': date }
   const names = Object.keys(signed).sort()
   const lines = names.map((name) => `${name}:${signed[name]!.trim()}\n`).join('')
-  const canonical = [method, url.pathname, canonicalQuery(url), lines, names.join(';'), hashOf(body)].join('\n')
+  const canonical = [method, url.pathname, canonicalQuery(url), lines, names.join(';'), bodyHash].join('\n')
   const scope = `${date.slice(0, 8)}/${region}/${service}/aws4_request`
   const toSign = ['AWS4-HMAC-SHA256', date, scope, hashOf(canonical)].join('\n')
   const key = scope.split('/').reduce<string | Buffer>((made, part) => sign(made, part), `AWS4${keys.secretKey}`)
