@@ -83,7 +83,7 @@ const ranks: Record<string, string[][]> = {
   'server/src/lib': [['docker', 'kubernetes'], [loose, 'foreign-text', 'net'], ['concurrency'], ['time']],
   'server/src/resources': [
     ['index.ts'],
-    ['argocd', 'catalogue', 'helm', 'organization', 'previews'],
+    ['argocd', 'backups', 'catalogue', 'helm', 'organization', 'previews'],
     ['repositories'],
     ['terraform'],
     ['project'],

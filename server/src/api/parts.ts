@@ -34,6 +34,8 @@ export interface OidcSettings {
 /** The settings that the API reads: settings/settings.ts says what they mean, and their defaults. */
 export interface ApiSettings {
   dataDir: string
+  /** Of backup storages on this server; `backups` in the data directory without it. */
+  backupFolder?: string | undefined
   adminToken?: Secret | undefined
   port: number
   routerPort: number

@@ -3,6 +3,7 @@
  * engine, the router, the database, the keys. Asks first, unless called with `--yes`; as another
  * user than the owner it deletes nothing.
  */
+import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { removeBuiltImages, removeCaches, removeImagesOf } from '../builds/built-images.ts'
@@ -63,9 +64,10 @@ const confirm = async (): Promise<boolean> => {
   if (!process.stdin.isTTY)
     throw new Error('this asks for confirmation and there is no terminal: npm run reset -- --yes does not ask.')
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
-  const answer = await terminal.question(
-    `Delete everything in ${settings.dataDir} and everything it deployed? Type yes: `,
-  )
+  const { dataDir, backupFolder } = settings
+  const hasBackups = backupFolder.startsWith(`${dataDir}/`) && existsSync(backupFolder)
+  const folder = hasBackups ? `${dataDir}, the backups in it too,` : dataDir
+  const answer = await terminal.question(`Delete everything in ${folder} and everything it deployed? Type yes: `)
   terminal.close()
   return answer.trim() === 'yes'
 }

@@ -11,6 +11,7 @@ import { argocdApp } from './argocd/app.ts'
 import { argocdObjectOperations } from './argocd/app-objects.ts'
 import { argocdConfigOperations } from './argocd/config.ts'
 import { argocdDestinationOperations } from './argocd/destination.ts'
+import { backupStorageOperations } from './backups/storage.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
 import { credentialsOperations } from './cluster/credentials.ts'
@@ -94,6 +95,7 @@ export const operations: readonly Operation[] = [
   ...containerRegistryOperations,
   ...registryImageOperations,
   ...helmRepositoryOperations,
+  ...backupStorageOperations,
   listCharts,
   ...chartSourceOperations,
   ...labelsGroupOperations,

@@ -262,6 +262,8 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
     docker,
     /** Whether the first start deploys the sample. */
     sample: read('SLIPWAY_SAMPLE', docker, onOff),
+    /** Where backup storages of the kind FOLDER are, absolute: a folder per organization. */
+    backupFolder: read('SLIPWAY_BACKUP_FOLDER', `${dataDir}/backups`, path),
     /** The file of master keys, absolute, one key per line: the first seals, all can open. */
     masterKeyFile: resolve(read('SLIPWAY_MASTER_KEY_FILE', `${dataDir}/keys/master`, text)),
     outboundAllow: read<readonly string[]>('SLIPWAY_OUTBOUND_ALLOW', Object.freeze([]), allowList),

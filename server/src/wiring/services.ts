@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { type AdminToken, ensureAdminToken } from '../api/auth/admin-token.ts'
 import type { Parts } from '../api/parts.ts'
 import { createApi } from '../api/server.ts'
+import { startTidying } from '../backups/places/tidy-places.ts'
 import { findTool } from '../builds/tools.ts'
 import { learnCapacity } from '../clusters/capacity.ts'
 import { createClusters } from '../clusters/clusters.ts'
@@ -243,6 +244,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   const alone = settings.databaseUrl === undefined
   const previews = await startPreviews(parts, services, { alone })
   const managed = await startManagedClusters(parts, { alone })
+  const tidying = startTidying(parts)
   return {
     parts,
     url,
@@ -251,6 +253,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
     adminToken,
     async stop() {
       await api.close()
+      await tidying.stop()
       await managed.stop()
       await previews.stop()
       await engine.stop()

@@ -28,6 +28,7 @@ export const plain: Readonly<Record<string, readonly string[]>> = {
   Project: words('/description'),
   Cluster: words('/description'),
   'Container Registry': words('/description'),
+  'Backup Storage': words('/description'),
   'Deployment Stage': words('/description'),
   'Helm Repository': words('/description'),
   Organization: words('/description /website_url /repository /logo_url /icon_url /admin_emails'),
@@ -237,6 +238,9 @@ Helm | /source/git_repository/url /source/git_repository/branch /source/git_repo
 Environment | /helms/*/chart_version /helms/*/values_override_git_commit_id | src/resources/helm/deployed | a chart and its values come from git, at the commits that are asked for
 Helm | /source/git_repository/provider=BITBUCKET,GITHUB,GITLAB /values_override/file/git/git_repository/provider=BITBUCKET,GITHUB,GITLAB | src/resources/repositories/git-browsing | the pages of commits are those of the provider that is named, whatever the host is called
 Helm | ?of | src/resources/repositories/git-browsing | the commits of a helm service are those of its chart, or of its values
+Backup Storage | /kind=FOLDER,S3 /folder /endpoint /region /bucket /prefix /access_key_id /path_style | src/resources/backups/storage | a storage is tried before it is made, and again when it is changed, and leaves no trace of that
+Backup Storage | /name | src/resources/backups/storage | a storage that something uses is not deleted, and stays where it is
+Backup Storage | /secret_access_key | src/resources/backups/storage | a secret key is not sent to another endpoint than it was given for, and the kind stays
 Helm Repository | ?chartName /kind /url /config/username /config/password | src/resources/helm/charts | the charts of a repository are read with its login, all or one by name
 Websocket | ?cluster | src/facets/metrics | a cluster says whether its engine answers, and what the services of the organization use there
 Container Registry | /config/azure_application_id | src/resources/repositories/container-registry | the login for pulls is the one of the kind; what only a cloud provider hands out is named

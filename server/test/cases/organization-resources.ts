@@ -1,9 +1,10 @@
 /** Cases of the records of an organization beside projects: registries, repositories, groups, credentials. */
 import { once } from 'node:events'
-import { createServer, type Server, type ServerResponse } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { Operation } from '../../src/api/operations/operation.ts'
 import { engineWith } from '../support/docker/fake-engines.ts'
 import { kubeconfigWith } from '../support/peers/kubernetes.ts'
+import { s3Keys, startS3Server } from '../support/peers/s3-server.ts'
 import type { Case, Cases, Scene, Values } from './case.ts'
 
 const base = ({ api }: Scene): string => `/organization/${api.organizationId}`
@@ -61,7 +62,7 @@ const json = (response: ServerResponse, body: unknown): void =>
   void response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 
 /** A host on loopback that answers every request the same, while the case runs. */
-const hosts = new Map<Values, Server>()
+const hosts = new Map<Values, { close(): unknown }>()
 const serve = async (values: Values, answer: unknown): Promise<string> => {
   const server = createServer((_, response) => json(response, answer)).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -112,6 +113,31 @@ const atRegistry = (answer: unknown): Case => ({
   after: close,
 })
 
+/** A storage that answers, which every storage must before it is made. */
+const s3Bodies = new WeakMap<Values, object>()
+const startS3 = async (values: Values): Promise<object> => {
+  const s3 = await startS3Server()
+  hosts.set(values, s3)
+  const body = { kind: 'S3', endpoint: s3.url, bucket: 'bucket', ...s3Fields }
+  s3Bodies.set(values, body)
+  return body
+}
+const s3Fields = { access_key_id: s3Keys.accessKeyId, secret_access_key: s3Keys.secretAccessKey }
+const newStorage: Case = {
+  before: startS3,
+  after: close,
+  body: (values, { count }) => ({ name: `storage ${count}`, ...s3Bodies.get(values) }),
+}
+const changedStorage: Case = {
+  async before(values, scene) {
+    const body = { name: `storage ${scene.count}`, ...(await startS3(values)) }
+    values.backupStorageId = (await scene.post(`${base(scene)}/backupStorage`, body)).id
+  },
+  after: close,
+  body: () => ({ description: 'changed' }),
+}
+const folder = (count: number) => ({ name: `folder ${count}`, kind: 'FOLDER' })
+
 const sensitive: Case = { scopes: ['Read', 'Write'] }
 const maker = (path: string, body: (count: number) => object) => async (_: Values, scene: Scene) =>
   (await scene.post(`${base(scene)}/${path}`, body(scene.count))).id
@@ -128,6 +154,7 @@ export const organizationResourceCases: Cases = {
     helmRepositoryId: maker('helmRepository', helm),
     labelsGroupId: maker('labelsGroups', labels),
     annotationsGroupId: maker('annotationsGroups', annotations),
+    backupStorageId: maker('backupStorage', folder),
   },
   family: (operation) => family(operation) ?? browsing(operation),
   cases: {
@@ -149,6 +176,10 @@ export const organizationResourceCases: Cases = {
     createOrganizationAnnotationsGroup: made(annotations),
     editOrganizationAnnotationsGroup: { body: () => ({ scopes: ['INGRESS'] }) },
     listOrganizationCredentials: sensitive,
+    listBackupStorage: sensitive,
+    getBackupStorage: sensitive,
+    createBackupStorage: newStorage,
+    editBackupStorage: changedStorage,
     getContainerVersions: { ...sensitive, ...atRegistry({ repositories: [] }) },
     checkContainerImage: {
       ...atRegistry({}),

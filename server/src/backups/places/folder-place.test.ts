@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -67,6 +68,29 @@ test('a write whose process was killed is not listed, and is removed when it has
   await place.tidy(signal)
   assert.deepEqual(readdirSync(folder).sort(), ['.00112233445566aa.part', 'kept'])
   assert.equal(await text(await place.get('kept', signal)), 'kept')
+})
+
+const half = `
+  import { createFolderPlace } from ${JSON.stringify(new URL('./folder-place.ts', import.meta.url).href)}
+  const content = (async function* () {
+    yield Buffer.alloc(100_000)
+    process.stdout.write('half')
+    await new Promise((resolve) => setInterval(resolve, 1 << 30))
+  })()
+  await createFolderPlace(process.argv[1]).put('a/b', content, new AbortController().signal)`
+
+test('a process that is killed in the middle of a write leaves nothing that is listed or read', async (t) => {
+  const folder = folderFor(t)
+  const child = spawn(process.execPath, ['--input-type=module', '-e', half, folder])
+  await once(child.stdout, 'data')
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  const place = createFolderPlace(folder)
+  assert.deepEqual(await all(place.list('', signal)), [])
+  await assert.rejects(place.get('a/b', signal), { code: 'missing' })
+  assert.equal(readdirSync(join(folder, 'a')).length, 1)
+  await place.put('a/b', pieces('whole'), signal)
+  assert.equal(await text(await place.get('a/b', signal)), 'whole')
 })
 
 const asRoot = process.getuid?.() === 0 ? false : 'only root may mount a small disk'

@@ -1,6 +1,7 @@
 /**
  * Backups in a folder of this server. A file is written beside its name, as `.<random>.part`, synced to disk and renamed;
- * so a process that dies leaves such a part, which is no name of ours, is never listed, and is removed by its age.
+ * so a process that dies leaves such a part, whose name a place does not accept: it is never listed, and is removed by
+ * its age.
  */
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'

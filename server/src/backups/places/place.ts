@@ -39,20 +39,21 @@ export interface Stored {
 export interface Place {
   /**
    * Stores a stream under a name; appears whole or not at all, also when this process is killed. Replaces what was
-   * there. Returns its size. An error of `content` ends it with that error, and nothing is kept.
+   * there. Returns its size. An error of `content` ends it with that error, and nothing is kept. `content` itself ends, or
+   * fails, when `signal` fires: a read of it that waits is not interrupted.
    */
   put(name: string, content: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<{ bytes: number }>
-  /** Streams it; rejects with `missing` when it is not there. The stream fails if less arrives than was stored. */
+  /** Streams it; rejects with `missing` when it does not exist. The stream fails if less arrives than was stored. */
   get(name: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>
   /** What is kept under names that begin with `prefix`, in no certain order; never what is still being written. */
   list(prefix: string, signal: AbortSignal): AsyncIterable<Stored>
-  /** Nothing happens when it is not there. */
+  /** Does nothing when it does not exist. */
   remove(name: string, signal: AbortSignal): Promise<void>
   /** Removes what writes have left whose process was killed: all that has not grown for a day. */
   tidy(signal: AbortSignal): Promise<void>
 }
 
-/** A write that has not grown for so long has nobody who ends it. */
+/** A write that has not grown for so long has no process that ends it. */
 export const leftoverAfterMs = 24 * 3_600_000
 
 const segment = /^[A-Za-z0-9_][A-Za-z0-9._=+@-]{0,127}$/

@@ -79,7 +79,7 @@ async function* pieces(...contents: (Buffer | string)[]): AsyncGenerator<Uint8Ar
 const names = async (place: Place, prefix = ''): Promise<string[]> =>
   (await all(place.list(prefix, signal))).map(({ name }) => name).sort()
 
-/** As a database's tool sends it: some megabytes, then it fails, or whoever waits for it gives up. */
+/** As a database's tool sends it: some megabytes, then it fails, or the caller gives up. */
 async function* breaking(bytes: number, end: () => void): AsyncGenerator<Uint8Array> {
   for (let sent = 0; sent < bytes; sent += mb) yield randomBytes(mb)
   end()

@@ -26,6 +26,8 @@ export interface S3Settings {
 export interface S3Parts {
   outbound: Pick<Outbound, 'request' | 'open'>
   clock: Pick<Clock, 'now' | 'sleep'>
+  /** How often a request is tried; default 5. */
+  attempts?: number
 }
 
 /** Hashed while it is gathered: a part is too large to hash it at once beside other work. */
@@ -55,7 +57,7 @@ export interface S3Client {
   open(request: S3Request, maxBytes: number): Promise<OutboundStream>
 }
 
-const attempts = 5
+const usualAttempts = 5
 /** For one part, so that a line of half a megabit per second is enough. */
 const requestTimeoutMs = 5 * 60_000
 /** A list has at most a thousand entries of some two kilobytes. */
@@ -114,7 +116,7 @@ const mayPass = (error: unknown): boolean =>
 
 /** Tries again after a second, then after twice as long each time. */
 export const retried = async <T>(
-  { clock }: Pick<S3Parts, 'clock'>,
+  { clock, attempts = usualAttempts }: Pick<S3Parts, 'clock' | 'attempts'>,
   signal: AbortSignal,
   work: () => Promise<T>,
 ): Promise<T> => {

@@ -1,6 +1,6 @@
 /**
- * ETags as checksums. Of an object that was sent at once the ETag is its MD5, of one that was sent in parts the MD5 of
- * their MD5s and their number. A storage that encrypts with a key of others has ETags of another form or says so; there
+ * ETags as checksums. The ETag of an object that was sent at once is its MD5; that of one that was sent in parts is the
+ * MD5 of their MD5s, and their number. A storage that encrypts with a key of others has ETags of another form or says so; there
  * only sizes are compared, and what the storage itself checks when it gets a body with its MD5.
  */
 import { createHash } from 'node:crypto'

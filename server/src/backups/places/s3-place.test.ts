@@ -130,7 +130,7 @@ test('an object whose last answer was lost is there once, and the upload has suc
   assert.equal(s3.calls.filter(isComplete).length, 1)
 })
 
-test('a download goes on where its connection broke', async (t) => {
+test('a download continues where its connection broke', async (t) => {
   const scene = await start(t)
   const { s3, place } = scene
   await place.put('whole', once(large), signal)

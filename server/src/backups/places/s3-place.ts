@@ -57,7 +57,7 @@ interface Head {
   headers: Readonly<Record<string, string>>
 }
 
-/** Goes on where a connection broke, as long as the object is the same one. */
+/** Continues where a connection broke, as long as the object is the same one. */
 async function* download({ parts, client }: Bucket, head: Head, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const { key, bytes } = head
   const check = etagCheckOf(head.headers, bytes)

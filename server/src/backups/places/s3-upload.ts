@@ -63,7 +63,7 @@ export interface S3Upload {
   write(chunk: Uint8Array): Promise<void>
   /** Resolves to its size when the object is there. */
   end(): Promise<number>
-  /** Of an upload that has failed; never rejects. */
+  /** After a failure: ends what is being sent, and removes the parts. Never rejects. */
   abort(): Promise<void>
 }
 
@@ -104,7 +104,7 @@ interface Sent {
   id: string
   etags: readonly string[]
   bytes: number
-  /** Of the whole object. */
+  /** That of the whole object. */
   etag: string
 }
 

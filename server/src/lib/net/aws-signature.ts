@@ -12,7 +12,7 @@ interface AwsRequest {
   /** Lower-case names; all of them are signed. */
   headers: Readonly<Record<string, string>>
   body: string
-  /** Of a body that is not a text: its SHA-256, in hexadecimal. */
+  /** The SHA-256 of a body that is not a text, in hexadecimal. */
   bodyHash?: string
   region: string
   service: string

@@ -14,7 +14,7 @@ import { until } from '../until.ts'
 
 const program = process.env.SLIPWAY_TEST_S3 ?? join(homedir(), '.cache/slipway-test/versitygw-v1.8.0')
 
-/** The program, or null if it is not there. */
+/** The path of the program, or null if it is not installed. */
 export const realS3 = existsSync(program) ? program : null
 
 const freePort = async (): Promise<number> => {

@@ -1,7 +1,7 @@
 /**
  * An S3 storage of the tests, in files: what a real one does with objects and uploads in parts, and the ways in which one
- * fails. It checks the hashes of every body and that a signature names the key; whether signatures are right only a real
- * storage tells (places.test.ts).
+ * fails. It checks the hashes of every body and that a signature names the key; only a real storage shows whether
+ * signatures are right (places.test.ts).
  */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
@@ -282,6 +282,7 @@ export const startS3Server = async (): Promise<S3Server> => {
     })
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
+  server.unref()
   s3.url = `http://127.0.0.1:${(server.address() as { port: number }).port}`
   s3.close = async () => {
     server.closeAllConnections()

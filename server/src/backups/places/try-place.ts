@@ -1,0 +1,78 @@
+/** Whether a place works: a small object is written, read, listed and removed there. */
+import { randomBytes } from 'node:crypto'
+import { type Place, PlaceError, type PlaceProblem } from './place.ts'
+
+export interface Trouble {
+  code: PlaceProblem
+  /** One sentence, or two. */
+  message: string
+}
+
+const limitMs = 30_000
+
+async function* once(content: Buffer): AsyncGenerator<Uint8Array> {
+  yield content
+}
+
+const readSmall = async (place: Place, name: string, most: number, signal: AbortSignal): Promise<Buffer> => {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of await place.get(name, signal)) {
+    bytes += chunk.length
+    if (bytes > most) throw new PlaceError('damaged', 'More came back than was written.')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+const isListed = async (place: Place, name: string, signal: AbortSignal): Promise<boolean> => {
+  for await (const stored of place.list(name, signal)) if (stored.name === name) return true
+  return false
+}
+
+interface Step {
+  /** The end of "A small test object …". */
+  failed: string
+  run(): Promise<unknown>
+}
+
+const stepsOf = (place: Place, signal: AbortSignal): Step[] => {
+  const name = `check/${randomBytes(8).toString('hex')}`
+  const content = randomBytes(1000)
+  const compare = async (): Promise<void> => {
+    if (!(await readSmall(place, name, content.length, signal)).equals(content))
+      throw new PlaceError('damaged', 'Something else came back than was written.')
+  }
+  const find = async (): Promise<void> => {
+    if (!(await isListed(place, name, signal))) throw new PlaceError('missing', 'It is not in the list.')
+  }
+  return [
+    { failed: 'could not be written', run: () => place.put(name, once(content), signal) },
+    { failed: 'could not be read', run: compare },
+    { failed: 'could not be listed', run: find },
+    { failed: 'could not be deleted', run: () => place.remove(name, signal) },
+  ]
+}
+
+/** What is wrong with the place; null if it works. */
+export const tryPlace = async (place: Place): Promise<Trouble | null> => {
+  const late = AbortSignal.timeout(limitMs)
+  const steps = stepsOf(place, late)
+  for (const { failed, run } of steps)
+    try {
+      await run()
+    } catch (error) {
+      const isLate = late.aborted
+      if (!isLate && !(error instanceof PlaceError)) throw error
+      // What was written is not left behind, if that is possible.
+      await steps
+        .at(-1)!
+        .run()
+        .catch(() => {})
+      const { code, message } = isLate
+        ? new PlaceError('unreachable', 'The storage did not answer in time.')
+        : (error as PlaceError)
+      return { code, message: `A small test object ${failed}. ${message}` }
+    }
+  return null
+}
