@@ -4,11 +4,12 @@
  * a start that was killed is simply repeated.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { lstatSync, realpathSync, statSync } from 'node:fs'
+import { existsSync, lstatSync, realpathSync, statSync } from 'node:fs'
 import { chmod, chown, lchown, mkdir, rename, rmdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { canReach, ignoreExisting, placeFolder } from '../../lib/placed-folder.ts'
 import { type DatabaseUser, databaseUser, formerUid } from './binaries.ts'
+import { putWhereReached, takeFromRoot } from './copied.ts'
 import { ensurePassword } from './password.ts'
 
 /** Where the server of one data directory lives. */
@@ -90,6 +91,8 @@ export const locate = async (dataDir: string): Promise<PostgresPlace> => {
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const root = realpathSync(resolve(dataDir))
   if (user.uid !== undefined) await allowTraversal(root, user)
+  await putWhereReached(root, user)
+  if (existsSync(join(root, 'postgres'))) await takeFromRoot(realpathSync(join(root, 'postgres')), user)
   const folder = await settle(root, user)
   return {
     data: join(folder, 'data'),

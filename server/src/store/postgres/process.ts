@@ -1,47 +1,17 @@
 /**
- * The process of a PostgreSQL server, according to its lock file and the system. Knows no connections; kills only the
+ * Ends the PostgreSQL server of a data directory, and the claims of dead ones. Knows no connections; kills only the
  * server of the given data directory.
  */
-import { existsSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Log } from '../../lib/log.ts'
 import { type PostgresPlace, replaceFile, socketName } from './place.ts'
+import { isRunning, isServer, readPid } from './server-pid.ts'
 import { isAlive } from './start-lock.ts'
 
 const stopTimeoutMs = 20_000
 const pollMs = 10
-
-const readPid = (file: string): number | undefined => {
-  try {
-    return Number.parseInt(readFileSync(file, 'utf8'), 10) || undefined
-  } catch {
-    return undefined
-  }
-}
-
-const hasProc = existsSync('/proc/self/stat')
-
-/** False for a process that has exited or is a zombie. */
-const isRunning = (pid: number): boolean => {
-  if (!hasProc) return isAlive(pid)
-  try {
-    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  } catch {
-    return false
-  }
-}
-
-/** Whether the process runs and is the server of `data`, not another one with a reused pid. */
-const isServer = (pid: number, data: string): boolean => {
-  if (!hasProc || !isRunning(pid)) return isRunning(pid)
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').includes(data)
-  } catch {
-    return false
-  }
-}
 
 /**
  * PostgreSQL trusts any living process with the pid in its lock file. If that is a zombie or another program, the pid
