@@ -65,6 +65,28 @@ docs/guides/doctor.md. Changes nothing. Exits with 1 if something failed.
 
   --json   for programs, without the lines of npm: bin/run doctor --json
 TEXT
+    backup) cat <<'TEXT' ;;
+npm run backup -- --to FOLDER|s3://BUCKET/PREFIX [--recipient=age1... | --no-verify]
+
+Writes one encrypted file with all of Slipway's own data to a folder or bucket, whether Slipway is running or not,
+reads it back, and prints its name. Asks for a passphrase, unless SLIPWAY_BACKUP_PASSPHRASE has it. What services
+store is not in it: docs/guides/backup.md.
+
+  --to          where it goes; default: SLIPWAY_BACKUP_TO
+  --recipient   encrypts for this public key of age instead of a passphrase
+  --no-verify   does not read it back
+TEXT
+    restore) cat <<'TEXT' ;;
+npm run restore -- --from FOLDER/NAME|s3://BUCKET/PREFIX/NAME [--identity=FILE] [--check]
+
+Restores a backup of npm run backup into an empty data directory, and into an empty database if
+DATABASE_URL is set, and prints what comes back by itself and what does not. Starts nothing. If it is
+interrupted, start it again.
+
+  --from       the file of the backup
+  --identity   the file with the private key, if it was made for a public key
+  --check      only reads the backup and compares all its parts
+TEXT
     rotate-keys) cat <<'TEXT' ;;
 npm run rotate-keys [-- --keep-master]
 
@@ -136,6 +158,8 @@ TEXT
 accepts() {
   case $1:$2 in
     main:--fake | dev:--fake | dev:--inspect | reset:--yes | reset:--fake | rotate-keys:--keep-master | doctor:--json | systemd:--user=?*) return 0 ;;
+    backup:--to | backup:--to=?* | backup:--recipient | backup:--recipient=?* | backup:--no-verify | backup:[!-]*) return 0 ;;
+    restore:--from | restore:--from=?* | restore:--identity | restore:--identity=?* | restore:--check | restore:[!-]*) return 0 ;;
     dev:--inspect=*) [[ "$2" =~ ^--inspect=[0-9]{1,5}$ ]] ;;
     test:*\** | test:*\?*) return 0 ;;
     test:*) [ -f "$root/$2" ] ;;

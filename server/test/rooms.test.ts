@@ -43,7 +43,7 @@ const ranks: Record<string, string[][]> = {
     ],
     ['streams.ts', 'accept.ts'],
   ],
-  'server/src/backups': [['places']],
+  'server/src/backups': [['self'], ['places']],
   'server/src/builds': [
     [loose],
     ['engine', 'pushed'],
@@ -108,7 +108,7 @@ const ranks: Record<string, string[][]> = {
     ['sources.ts'],
   ],
   'server/src/runtimes': [['docker', 'fake', 'kubernetes'], ['blue-green'], [loose]],
-  'server/src/store': [[loose], ['keys', 'postgres'], ['database.ts'], ['locks.ts']],
+  'server/src/store': [[loose], ['keys', 'postgres', 'copy'], ['database.ts'], ['locks.ts']],
   'server/src/variables': [[loose], ['external'], ['resolve.ts']],
   'server/src/webhooks': [['inbound'], [loose]],
 }

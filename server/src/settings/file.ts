@@ -67,6 +67,7 @@ export const parseSettingsFile = (text: string): SettingsFile => {
 const secretNames = words(
   'SLIPWAY_ADMIN_TOKEN SLIPWAY_METRICS_TOKEN SLIPWAY_OIDC_CLIENT_SECRET SLIPWAY_ACME_EAB_HMAC',
   'SLIPWAY_ACME_DNS_TOKEN SLIPWAY_ACME_DNS_SECRET_KEY SLIPWAY_ACME_DNS_TSIG_SECRET',
+  'SLIPWAY_BACKUP_S3_SECRET_ACCESS_KEY',
 )
 
 const holdsSecret = ({ settings }: SettingsFile): boolean => {

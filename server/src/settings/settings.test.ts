@@ -51,6 +51,13 @@ test('an empty environment gives the documented defaults', () => {
     backupFolder: resolve('.slipway/backups'),
     masterKeyFile: resolve('.slipway/keys/master'),
     outboundAllow: [],
+    ownBackups: {
+      to: undefined,
+      recipient: undefined,
+      cron: '0 3 * * *',
+      keep: 14,
+      s3: { endpoint: undefined, region: 'us-east-1', accessKeyId: undefined, secretAccessKey: undefined },
+    },
     rateLimit: 600,
     failedLoginLimit: 30,
     anonymousLimit: 6000,

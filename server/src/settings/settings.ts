@@ -19,7 +19,10 @@ import { engineNames, type FileSetting, loadSettingsFile, SettingsError, setting
 import {
   address,
   adminToken,
+  ageRecipient,
   allowList,
+  backupPlace,
+  cronExpression,
   databaseUrl,
   dockerHost,
   emails,
@@ -30,6 +33,7 @@ import {
   objectName,
   oneOf,
   onOff,
+  origin,
   origins,
   type PortRange,
   pageAddress,
@@ -290,6 +294,29 @@ const readPlaces = ({ read, optional, problems }: Reader, env: Environment, file
   }
 }
 
+/** Backups of this installation itself, by a schedule. */
+const readOwnBackups = ({ read, optional, problems }: Reader) => {
+  const to = optional('SLIPWAY_BACKUP_TO', backupPlace)
+  const recipient = optional('SLIPWAY_BACKUP_RECIPIENT', ageRecipient)
+  const cron = read('SLIPWAY_BACKUP_SCHEDULE', '0 3 * * *', cronExpression)
+  const keep = read('SLIPWAY_BACKUP_KEEP', 14, whole(0, 10_000))
+  const s3 = Object.freeze({
+    endpoint: optional('SLIPWAY_BACKUP_S3_ENDPOINT', origin),
+    region: read('SLIPWAY_BACKUP_S3_REGION', 'us-east-1', text),
+    accessKeyId: optional('SLIPWAY_BACKUP_S3_ACCESS_KEY_ID', text),
+    secretAccessKey: optional('SLIPWAY_BACKUP_S3_SECRET_ACCESS_KEY', (value) => ({ value: new Secret(value) })),
+  })
+  if (to !== undefined && recipient === undefined)
+    problems.push(
+      'SLIPWAY_BACKUP_TO needs SLIPWAY_BACKUP_RECIPIENT: backups by schedule are encrypted for a public key.',
+    )
+  if (to?.startsWith('s3:') === true && (s3.accessKeyId === undefined || s3.secretAccessKey === undefined))
+    problems.push(
+      'SLIPWAY_BACKUP_TO needs SLIPWAY_BACKUP_S3_ACCESS_KEY_ID and SLIPWAY_BACKUP_S3_SECRET_ACCESS_KEY for a bucket.',
+    )
+  return Object.freeze({ to, recipient, cron, keep, s3 })
+}
+
 /** How the work is done, and how much of it. */
 const readWork = (reader: Reader, range: PortRange) => {
   const { read, optional } = reader
@@ -364,7 +391,11 @@ const readWork = (reader: Reader, range: PortRange) => {
   }
 }
 
-export type Settings = ReturnType<typeof readPlaces> & ReturnType<typeof readWork>
+export type Settings = ReturnType<typeof readPlaces> &
+  ReturnType<typeof readWork> & { ownBackups: ReturnType<typeof readOwnBackups> }
+
+/** Only the programs that back up and restore have it: it is never stored on the server. */
+const passphraseName = 'SLIPWAY_BACKUP_PASSPHRASE'
 
 /**
  * Throws `SettingsError` with every problem. Unknown names that begin with SLIPWAY_ become warnings; in the file, every
@@ -377,8 +408,9 @@ export const parseSettings = (
   const reader = createReader(env, file)
   const { names, problems } = reader
   names.add('SLIPWAY_DATA_DIR')
+  if (!file.has(passphraseName)) names.add(passphraseName)
   const places = readPlaces(reader, env, file)
-  const settings: Settings = { ...places, ...readWork(reader, places.portRange) }
+  const settings: Settings = { ...places, ...readWork(reader, places.portRange), ownBackups: readOwnBackups(reader) }
   if (settings.routerPort === settings.port && settings.routerHost === settings.host)
     problems.push('SLIPWAY_ROUTER_PORT must differ from SLIPWAY_PORT.')
   const isGiven = (name: string): boolean => (env[name] ?? file.get(name)?.value ?? '').trim() !== ''

@@ -3,9 +3,11 @@
  * none of them repeats the given text.
  */
 import { isIP } from 'node:net'
-import { resolve } from 'node:path'
+import { isAbsolute, resolve } from 'node:path'
+import { parseBucket } from '../backups/self/bucket-address.ts'
 import { parseAllowList } from '../lib/net/address-policy.ts'
 import { Secret } from '../lib/secret.ts'
+import { parseCron } from '../lib/time/cron.ts'
 
 export interface PortRange {
   first: number
@@ -170,3 +172,25 @@ export const objectName = (value: string): { value: string } | string =>
 const emailList = listOf((each) => /^[^@\s]+@[^@\s]+$/.test(each), 'e-mail addresses, separated by commas')
 
 export const emails = (value: string) => emailList(value.toLowerCase())
+
+/** Relative folders would depend on where the server was started. */
+export const backupPlace = (value: string): { value: string } | string => {
+  try {
+    if (parseBucket(value) !== null) return { value }
+  } catch {
+    // Said below.
+  }
+  return isAbsolute(value) ? { value: resolve(value) } : 'the absolute path of a folder, or s3://bucket/prefix'
+}
+
+export const origin = (value: string): { value: string } | string => {
+  const found = originIn(value.replace(/\/$/, ''))
+  return found === null ? 'an http or https address without a path, such as https://s3.example.org' : { value: found }
+}
+
+export const ageRecipient = (value: string): { value: string } | string =>
+  /^age1[0-9a-z]{40,4000}$/.test(value) ? { value } : 'a public key of age, which begins with age1'
+
+/** Five fields, in UTC. */
+export const cronExpression = (value: string): { value: string } | string =>
+  parseCron(value) === null ? 'a cron expression of five fields, such as 0 3 * * *' : { value }

@@ -214,6 +214,17 @@ export const connect = (connectionString: string, log: Log, options: { max?: num
 
 const migrationsFolder = new URL('./migrations/', import.meta.url)
 
+/** In their order. */
+export const migrationNames = (): string[] =>
+  readdirSync(migrationsFolder)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+
+export const migrationText = (name: string): string => readFileSync(new URL(name, migrationsFolder), 'utf8')
+
+export const newerSlipway = (names: readonly string[]): Error =>
+  new Error(`the database was migrated by a newer Slipway (${names.join(', ')})`)
+
 export interface Migrations {
   applied: number
   /** Which this version has and the database lacks. */
@@ -222,33 +233,32 @@ export interface Migrations {
   unknown: string[]
 }
 
-export const readMigrations = async (db: Queryable): Promise<Migrations> => {
+export const readMigrations = async (db: Queryable, known: readonly string[] = migrationNames()): Promise<Migrations> => {
   const applied = new Set((await db.query<{ name: string }>('select name from migration')).map(({ name }) => name))
-  const known = readdirSync(migrationsFolder)
-    .filter((name) => name.endsWith('.sql'))
-    .sort()
   const unknown = [...applied].filter((name) => !known.includes(name))
   return { applied: applied.size, pending: known.filter((name) => !applied.has(name)), unknown }
 }
 
+/** Applies those of `known` that this database lacks. Call it in a transaction. */
+export const applyMigrations = async (tx: Queryable, known: readonly string[]): Promise<string[]> => {
+  await tx.query(lockSql('migrations'))
+  await tx.query(`create table if not exists migration (
+    name text primary key, applied_at timestamptz not null default clock_timestamp())`)
+  const { pending, unknown } = await readMigrations(tx, known)
+  if (unknown.length > 0) throw newerSlipway(unknown)
+  for (const name of pending) {
+    for (const statement of splitStatements(migrationText(name))) await tx.query(statement)
+    await tx.query('insert into migration (name) values ($1)', [name])
+  }
+  return pending
+}
+
 /**
- * Applies the migrations that this database lacks, in order, each in its transaction. An advisory lock makes
- * replicas that start at once take turns. Refuses a database that a newer version has migrated.
+ * Applies the migrations that this database lacks, in order, all in one transaction. An advisory lock makes replicas
+ * that start at once take turns. Refuses a database that a newer version has migrated.
  */
-export const migrate = async (database: Database): Promise<string[]> =>
-  database.transaction(async (tx) => {
-    await tx.query(lockSql('migrations'))
-    await tx.query(`create table if not exists migration (
-      name text primary key, applied_at timestamptz not null default clock_timestamp())`)
-    const { pending, unknown } = await readMigrations(tx)
-    if (unknown.length > 0) throw new Error(`the database was migrated by a newer Slipway (${unknown.join(', ')})`)
-    for (const name of pending) {
-      for (const statement of splitStatements(readFileSync(new URL(name, migrationsFolder), 'utf8')))
-        await tx.query(statement)
-      await tx.query('insert into migration (name) values ($1)', [name])
-    }
-    return pending
-  })
+export const migrate = (database: Database): Promise<string[]> =>
+  database.transaction((tx) => applyMigrations(tx, migrationNames()))
 
 /** The statements of a migration: separated by a semicolon at the end of a line, outside `$$` bodies. */
 export const splitStatements = (sql: string): string[] => {

@@ -10,6 +10,8 @@ const keys = {
   organizations: 7301914203,
   /** The operator's token. */
   adminToken: 7301914204,
+  /** A backup of this installation. */
+  backup: 7301914205,
 } as const
 
 /** Waits for its turn. */
@@ -26,3 +28,6 @@ export const tryTextLockSql = 'select pg_try_advisory_xact_lock(hashtextextended
 
 /** The lock of the Idempotency-Key `$1`, with its own seed: `taken` is false when another transaction has it. */
 export const idempotencyLockSql = 'select pg_try_advisory_xact_lock(hashtextextended($1, 7301914202)) as taken'
+
+/** Held until the connection ends, not only its transaction: `taken` is false when another one has it. */
+export const tryBackupLockSql = `select pg_try_advisory_lock(${keys.backup}) as taken`

@@ -6,6 +6,7 @@ import { lstat, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promis
 import { dirname, join } from 'node:path'
 import { ignoreExisting } from '../lib/placed-folder.ts'
 import { userName } from '../lib/system-user.ts'
+import { unfinishedRestore } from '../store/unfinished-restore.ts'
 
 type RuntimeName = 'docker' | 'fake'
 
@@ -79,13 +80,20 @@ export const isFake = async (dataDir: string): Promise<boolean | null> => {
   return mark === null ? null : mark === 'fake'
 }
 
-/** Makes it ready for a server of this kind, or rejects with one sentence. */
-export const openDataDirectory = async (dataDir: string, runtime: RuntimeName): Promise<void> => {
+/** Makes the folder if it is missing; rejects with one sentence if it is not ours. */
+export const makeDataDirectory = async (dataDir: string): Promise<void> => {
   await makeFolder(dataDir).catch((error: NodeJS.ErrnoException) => {
     const why = error.code === 'EACCES' ? 'this user may not write there' : (error.code ?? error.message)
     throw new Error(`${dataDir} cannot be created (${why}): set SLIPWAY_DATA_DIR to a folder that can.`)
   })
   await checkOwner(dataDir)
+}
+
+/** Makes it ready for a server of this kind, or rejects with one sentence. */
+export const openDataDirectory = async (dataDir: string, runtime: RuntimeName): Promise<void> => {
+  await makeDataDirectory(dataDir)
+  if ((await readIfThere(stat(join(dataDir, unfinishedRestore)))) !== null)
+    throw new Error(`a restore into ${dataDir} was not finished: run the same npm run restore again.`)
   const mark = await readMark(dataDir)
   if (mark !== null && mark !== runtime) throw new Error(`${dataDir} ${wrongRuntime[mark]}.`)
   await writeFile(markOf(dataDir), `${runtime}\n`, { mode: 0o600 }).catch((error: NodeJS.ErrnoException) => {
