@@ -18,7 +18,7 @@ import { checkBackup } from './check-backup.ts'
 import type { Key, Lock } from './lock.ts'
 import { type BackupParts, makeBackup } from './make-backup.ts'
 import { nameOf } from './names.ts'
-import { restoreBackup } from './restore-backup.ts'
+import { refuseNewer, restoreBackup } from './restore-backup.ts'
 
 const log = createLog('silent')
 const { signal } = new AbortController()
@@ -267,11 +267,14 @@ test('all tables and sequences of the schema are known as ours, and those of oth
   assert.deepEqual(await own(), schema.map(({ name: table }) => table).toSorted())
 })
 
-test('a backup of a newer version is refused with that sentence', async (t) => {
+test('a database, or a backup, of a newer version is refused with that sentence', async () => {
+  const { parts, to } = makeParts(source)
   await source.query(`insert into migration (name) values ('9999-of-the-future.sql')`)
-  const { parts, place } = makeParts(source)
-  await makeBackup(parts, name)
+  await assert.rejects(makeBackup(parts, name), /was migrated by a newer Slipway \(9999-of-the-future\.sql\)/)
   await source.query(`delete from migration where name like '9999%'`)
-  const target = await emptyDatabase(t)
-  await assert.rejects(restoreInto(target.connectionString, place, key), /which is newer: restore it with that version/)
+  assert.deepEqual(readdirSync(to), [])
+  assert.throws(
+    () => refuseNewer({ migrations: ['0001-first-tables.sql', '9999-x.sql'], slipway: '9.9' }),
+    /Slipway 9\.9, which is newer/,
+  )
 })

@@ -9,6 +9,7 @@ import { hostname } from 'node:os'
 import { version } from '../../lib/version.ts'
 import { withSnapshot } from '../../store/copy/rows-out.ts'
 import { openSession, type Session } from '../../store/copy/session.ts'
+import { migrationNames, newerSlipway } from '../../store/database.ts'
 import { readMasterKeys } from '../../store/keys/master-key.ts'
 import { tryBackupLockSql } from '../../store/locks.ts'
 import type { Place } from '../places/place.ts'
@@ -55,6 +56,13 @@ const refuseMissingKeys = async (session: Session, masterKeyFile: string): Promi
     )
 }
 
+/** A newer version may have tables that this one does not know, and would leave out. */
+const refuseUnknown = (migrations: readonly string[]): void => {
+  const known = migrationNames()
+  const unknown = migrations.filter((name) => !known.includes(name))
+  if (unknown.length > 0) throw newerSlipway(unknown)
+}
+
 /** What passes, and its hash. */
 async function* hashed(content: AsyncIterable<Uint8Array>, hash: ReturnType<typeof createHash>) {
   for await (const chunk of content) {
@@ -73,6 +81,7 @@ interface Stored {
 const store = (parts: BackupParts, session: Session, name: string): Promise<Stored> =>
   withSnapshot(session, async ({ migrations, tables, rows, sequences }) => {
     const { dataDir, masterKeyFile, place, lock, environment, signal } = parts
+    refuseUnknown(migrations)
     await refuseMissingKeys(session, masterKeyFile)
     const beginning = {
       ...{ format: 1 as const, made_at: new Date().toISOString(), slipway: version },

@@ -59,7 +59,8 @@ const claim = async (dataDir: string, backupName: string, log: Log): Promise<str
   return word
 }
 
-const refuseNewer = ({ migrations, slipway }: Beginning): void => {
+/** Its migrations would be missing here. */
+export const refuseNewer = ({ migrations, slipway }: Pick<Beginning, 'migrations' | 'slipway'>): void => {
   const known = new Set(migrationNames())
   const unknown = migrations.filter((name) => !known.has(name))
   if (unknown.length > 0)
