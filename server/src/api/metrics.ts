@@ -1,5 +1,6 @@
 /** Metrics of this process, in the Prometheus text format. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { readOwnBackupState } from '../backups/self/state.ts'
 import { readLongTurns } from '../lib/loop-turns.ts'
 import type { Disk } from '../limits/disk.ts'
 import type { Database } from '../store/database.ts'
@@ -60,6 +61,28 @@ const orphanGauges = (registers: Registry[]) => {
       orphans.set({ cluster: row.cluster }, row.orphans)
       conflicts.set({ cluster: row.cluster }, row.conflicts)
     }
+  }
+}
+
+/** Backups of this installation by its schedule; nothing where there is none. */
+const backupGauges = (registers: Registry[]) => {
+  const made = new Gauge({
+    name: 'slipway_backup_last_success_timestamp_seconds',
+    help: 'When Slipway itself was last backed up by its schedule.',
+    registers,
+  })
+  const failed = new Gauge({
+    name: 'slipway_backup_failed',
+    help: '1 if the last backup of Slipway itself by its schedule has failed.',
+    registers,
+  })
+  return async (database: Database): Promise<void> => {
+    const state = await readOwnBackupState(database).catch(() => null)
+    made.reset()
+    failed.reset()
+    if (state === null) return
+    if (state.madeAt !== null) made.set(new Date(state.madeAt).getTime() / 1000)
+    failed.set(state.failedAt === null ? 0 : 1)
   }
 }
 
@@ -130,6 +153,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
   })
   const showWork = workGauges(registers)
   const showOrphans = orphanGauges(registers)
+  const showBackups = backupGauges(registers)
   const showDisk = disk === undefined ? undefined : diskGauges(registers)
   return {
     observe(operation, status, seconds) {
@@ -147,6 +171,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
       for (const [work, count] of readLongTurns()) longTurns.inc({ work }, count)
       showWork(work)
       await showOrphans(database)
+      await showBackups(database)
       if (disk !== undefined) await showDisk?.(disk)
       return registry.metrics()
     },

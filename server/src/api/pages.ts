@@ -5,6 +5,7 @@ import { readFile, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { readOwnBackupState } from '../backups/self/state.ts'
 import { isHeld } from '../clusters/lines/line.ts'
 import { forbidden } from '../lib/errors.ts'
 import type { Finding } from '../lib/finding.ts'
@@ -117,6 +118,17 @@ const isDiskFull = async (folder: string): Promise<boolean> =>
     () => false,
   )
 
+const lateMs = 3_600_000
+
+/** What is wrong with the scheduled backups of this installation; the reason is in the log, this page is public. */
+const backupProblem = async ({ database, settings, clock }: Parts): Promise<'failed' | 'late' | null> => {
+  if (settings.ownBackups?.to === undefined) return null
+  const state = await readOwnBackupState(database).catch(() => null)
+  if (state === null) return null
+  if (state.failedAt !== null) return 'failed'
+  return new Date(state.due).getTime() + lateMs < clock.now().getTime() ? 'late' : null
+}
+
 const json = 'application/json; charset=utf-8'
 
 /** Checks reach other machines: any number of readers causes them once in this time. */
@@ -147,7 +159,12 @@ const addHealth = (app: FastifyInstance, parts: Parts, authenticate: Authenticat
     const status = ready ? 'ready' : 'not ready'
     // Running services are served all the same, so a conflict must not make load balancers send requests elsewhere.
     const held = parts.clusters.all().filter(isHeld).length
-    const more = { ...(full ? { disk: 'full' } : {}), ...(held === 0 ? {} : { cluster_conflicts: held }) }
+    const backup = await backupProblem(parts)
+    const more = {
+      ...(full ? { disk: 'full' } : {}),
+      ...(held === 0 ? {} : { cluster_conflicts: held }),
+      ...(backup === null ? {} : { backup }),
+    }
     const answer = { status, database: open, ...more }
     return { ready, answer, body: JSON.stringify(answer) }
   })

@@ -61,6 +61,8 @@ export interface ApiSettings {
   publicUrl?: string | undefined
   auditDays?: number | undefined
   keeping?: Keeping | undefined
+  /** Without a place there are no scheduled backups of this installation. */
+  ownBackups?: { to?: string | undefined } | undefined
   previewHours?: number | undefined
   gitPollSeconds?: number | undefined
   limits?: Limits | undefined

@@ -215,6 +215,12 @@ const learnCapacities = async ({ clusters, database, log }: Parts): Promise<void
   patience.abort()
 }
 
+/** Loaded only where it is used: its encryption is not small. */
+const startBackups = async (foundation: Foundation): Promise<Loop | null> => {
+  const { startScheduledBackups } = await import('./own-backups.ts')
+  return startScheduledBackups(foundation)
+}
+
 /** Starts the rest; resolves when requests are answered. */
 export const startParts = async (opened: Opened, options: { fake: boolean }): Promise<App> => {
   const { settings } = opened
@@ -245,6 +251,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   const previews = await startPreviews(parts, services, { alone })
   const managed = await startManagedClusters(parts, { alone })
   const tidying = startTidying(parts)
+  const backups = settings.ownBackups.to === undefined ? null : await startBackups(foundation)
   return {
     parts,
     url,
@@ -254,6 +261,7 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
     async stop() {
       await api.close()
       await tidying.stop()
+      await backups?.stop()
       await managed.stop()
       await previews.stop()
       await engine.stop()
