@@ -21,7 +21,8 @@ test('all guides can be pasted on a real engine, except the one to databases if 
   const slipway = await prepareSlipway({ env: usual })
   t.after(() => slipway.remove())
   await slipway.start()
-  const skipped = (await hasImage('postgres:16')) ? [] : ['databases.md']
+  // It destroys the data directory: guides.test.ts and restore.e2e.test.ts.
+  const skipped = ['backup.md', ...((await hasImage('postgres:16')) ? [] : ['databases.md'])]
   const names = guidesToPaste.filter((name) => !skipped.includes(name))
   const text = await pasteGuides(names, { SLIPWAY_DATA_DIR: slipway.dataDir, HOME: '/nonexistent' })
   assert.match(text, /guide first-deploy\.md\n[\s\S]*?\nRUNNING\nhttp:\/\/web-test/)

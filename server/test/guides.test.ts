@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { after, before, describe, test } from 'node:test'
 import { operations } from '../src/resources/index.ts'
 import { examplesOf, guides, guidesToPaste, paste, pasteGuides } from './support/guides.ts'
@@ -25,7 +25,10 @@ const everyDay = [
   'deploy-on-push',
   'previews',
   'scaling',
+  'backup',
 ]
+/** Those that leave the server as it was. */
+const shared = guidesToPaste.filter((name) => name !== 'backup.md')
 const begin = ['api', 'disk', 'first-deploy', 'identity', 'plan-and-rollback', 'webhooks']
 
 describe('the examples, on a clean data directory and other ports than usual', {
@@ -48,7 +51,7 @@ describe('the examples, on a clean data directory and other ports than usual', {
   })
 
   test('all guides can be pasted one after another, from the first to the last', async () => {
-    const text = await pasteGuides(guidesToPaste, env)
+    const text = await pasteGuides(shared, env)
     assert.match(text, /guide first-deploy\.md\n[\s\S]*?\nRUNNING\nhttp:\/\/web-test/)
     assert.match(
       text,
@@ -61,7 +64,7 @@ describe('the examples, on a clean data directory and other ports than usual', {
   })
 
   test('and again, from the last to the first', { skip: onlyAtNight }, async () => {
-    await pasteGuides(guidesToPaste.toReversed(), env)
+    await pasteGuides(shared.toReversed(), env)
   })
 
   test('nothing of them is left', async () => {
@@ -84,6 +87,31 @@ describe('the examples, on a clean data directory and other ports than usual', {
     assert.notEqual(code, 0)
     assert.match(text, /example 2\n[\s\S]*Not found\./)
   })
+})
+
+test('the guide to backups destroys the data directory, and all is there again', {
+  skip: missing === undefined ? false : `${missing} is not installed`,
+}, async (t) => {
+  const usual = { SLIPWAY_ADMIN_TOKEN: '', SLIPWAY_SAMPLE: 'on' }
+  const slipway = await prepareSlipway({ fake: true, env: usual })
+  const { dataDir } = slipway
+  const backups = new URL('../../backups', import.meta.url).pathname
+  const hadBackups = existsSync(backups)
+  t.after(async () => {
+    await slipway.remove()
+    rmSync(`${dataDir}.lost`, { recursive: true, force: true })
+    if (!hadBackups) rmSync(backups, { recursive: true, force: true })
+  })
+  await slipway.start()
+  const env = { SLIPWAY_DATA_DIR: dataDir, SLIPWAY_ROUTER_PORT: String(slipway.routerPort), HOME: '/nonexistent' }
+  const examples = examplesOf('backup.md')
+  const { code, text } = await paste(examples.slice(0, -1), env)
+  assert.equal(code, 0, text)
+  assert.match(text, /is whole: \d+ rows of \d+ tables\.\n[\s\S]*\nRestored +the backup of /)
+  assert.match(text, /^By itself +1 service: .*: Sample\/demo\/hello$/m)
+  await slipway.start()
+  const after = await paste(examples.slice(-1), env)
+  assert.equal(after.text, 'example 1\n1\n')
 })
 
 test('every operation that a guide names exists', () => {
