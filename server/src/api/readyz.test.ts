@@ -20,13 +20,13 @@ const settings = {
   ...{ dataDir: parts.settings.dataDir, databaseUrl: undefined, diskReserveMb: 2048, memoryOvercommit: 0 },
   ...{ host: '127.0.0.1', port: Number(new URL(api.url).port), routerHost: '127.0.0.1', routerPort: 1 },
   ...{ routerTlsPort: undefined, portRange: { first: 30_000, last: 32_767 }, domain: undefined, apiHost: undefined },
+  ownBackups: { to: undefined },
 }
 
 let looks = 0
 const doctorParts: DoctorParts = {
   ...parts,
   settings,
-  backupTo: undefined,
   router: api.router,
   engine: async () => {
     looks += 1

@@ -18,7 +18,7 @@ import type { Settings } from '../settings/settings.ts'
 import type { Database } from '../store/database.ts'
 import type { WorkRegistry } from '../work/registry.ts'
 import { judgeWork } from './background-work.ts'
-import { judgeBackup } from './backup.ts'
+import { judgeBackup, readLastBackup } from './backup.ts'
 import { judgeCertificates, readCertificates } from './certificates.ts'
 import { judgeClock, readDatabaseClock } from './clock.ts'
 import { judgeDatabase, readDatabase } from './database.ts'
@@ -46,9 +46,7 @@ export interface DoctorParts {
     | 'apiHost'
     | 'diskReserveMb'
     | 'memoryOvercommit'
-  >
-  /** Where backups of Slipway are written; undefined: nowhere. */
-  backupTo: string | undefined
+  > & { ownBackups: Pick<Settings['ownBackups'], 'to'> }
   database: Database
   clusters: Pick<Clusters, 'all'>
   /** The router of this machine. */
@@ -98,7 +96,7 @@ export const placesOf = (
 ]
 
 const checksOf = (parts: DoctorParts): Check[] => {
-  const { settings, database, clusters, router, outbound, work, clock, backupTo } = parts
+  const { settings, database, clusters, router, outbound, work, clock } = parts
   const { dataDir, databaseUrl, diskReserveMb, memoryOvercommit, portRange, routerTlsPort } = settings
   return [
     [{ id: 'engine', title: 'Engine' }, async () => judgeEngine(await parts.engine())],
@@ -141,7 +139,7 @@ const checksOf = (parts: DoctorParts): Check[] => {
     ],
     [{ id: 'kernel', title: 'Kernel limits' }, async () => judgeKernel(await readKernel(), portRange)],
     [{ id: 'work', title: 'Background work' }, async () => judgeWork(work.read())],
-    [{ id: 'backup', title: 'Backup' }, async () => judgeBackup({ to: backupTo, last: null }, clock.now())],
+    [{ id: 'backup', title: 'Backup' }, async () => judgeBackup({ to: settings.ownBackups.to, last: await readLastBackup(database) }, clock.now())],
   ]
 }
 

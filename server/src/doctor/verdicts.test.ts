@@ -189,6 +189,7 @@ test('no backup, none yet, an old one and a failed one are reported', () => {
   const hoursAgo = (hours: number) => new Date(now.getTime() - hours * 3_600_000)
   says(judgeBackup({ to: undefined, last: null }, now), 'WARNING', /No backup is configured/)
   says(judgeBackup({ to: 's3://b', last: null }, now), 'WARNING', /none has been made/)
+  says(judgeBackup({ to: 's3://b', last: undefined }, now), 'SKIPPED', /running server/)
   says(judgeBackup({ to: 's3://b', last: { at: hoursAgo(5), problem: null } }, now), 'OK', /5 hours/)
   says(judgeBackup({ to: 's3://b', last: { at: hoursAgo(72), problem: null } }, now), 'WARNING', /72 hours old/)
   says(judgeBackup({ to: 's3://b', last: { at: hoursAgo(1), problem: 'No space.' } }, now), 'FAILED', /No space/)

@@ -174,6 +174,6 @@ export const lookAtMachine = async (settings: Settings, { canStart }: { canStart
     databaseUrl === undefined ? lookAtEmbedded(settings) : lookAtExternal(databaseUrl),
     readNames({ database: null, addressesOf, clock: systemClock }, settings).then(judgeNames),
     readKernel().then((kernel) => judgeKernel(kernel, portRange)),
-    judgeBackup({ to: process.env.SLIPWAY_BACKUP_TO, last: null }, systemClock.now()),
+    judgeBackup({ to: settings.ownBackups.to, last: undefined }, systemClock.now()),
   ])
 }

@@ -21,7 +21,6 @@ export const wireDoctor = (
     router,
     work,
     clusters,
-    backupTo: process.env.SLIPWAY_BACKUP_TO,
     engine: async () => ({ kind, info: await ask(), address: settings.dockerHost ?? defaultSocketPath }),
     engineRoot: async () => (connection?.kind === 'local' ? (await ask())?.DockerRootDir : undefined),
     clock: systemClock,
