@@ -17,10 +17,9 @@ const run = (file: string, ...args: string[]) =>
   exec('bash', [join(bin, file), ...args], { env: { PATH }, timeoutMs: 20_000 })
 
 const commands: [file: string, ...args: string[]][] = [
-  ...['main', 'stop', 'reset', 'backup', 'restore', 'doctor', 'rotate-keys', 'systemd'].map((name): [string, string] => [
-    'run',
-    name,
-  ]),
+  ...['main', 'stop', 'reset', 'backup', 'restore', 'doctor', 'rotate-keys', 'systemd'].map(
+    (name): [string, string] => ['run', name],
+  ),
   ['server'],
   ['dev'],
   ['fix'],

@@ -139,7 +139,10 @@ const checksOf = (parts: DoctorParts): Check[] => {
     ],
     [{ id: 'kernel', title: 'Kernel limits' }, async () => judgeKernel(await readKernel(), portRange)],
     [{ id: 'work', title: 'Background work' }, async () => judgeWork(work.read())],
-    [{ id: 'backup', title: 'Backup' }, async () => judgeBackup({ to: settings.ownBackups.to, last: await readLastBackup(database) }, clock.now())],
+    [
+      { id: 'backup', title: 'Backup' },
+      async () => judgeBackup({ to: settings.ownBackups.to, last: await readLastBackup(database) }, clock.now()),
+    ],
   ]
 }
 

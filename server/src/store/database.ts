@@ -233,7 +233,10 @@ export interface Migrations {
   unknown: string[]
 }
 
-export const readMigrations = async (db: Queryable, known: readonly string[] = migrationNames()): Promise<Migrations> => {
+export const readMigrations = async (
+  db: Queryable,
+  known: readonly string[] = migrationNames(),
+): Promise<Migrations> => {
   const applied = new Set((await db.query<{ name: string }>('select name from migration')).map(({ name }) => name))
   const unknown = [...applied].filter((name) => !known.includes(name))
   return { applied: applied.size, pending: known.filter((name) => !applied.has(name)), unknown }
