@@ -21,6 +21,6 @@ export const judgeWork = (facts: WorkFacts) => {
             'The log has the reason, under the name of the work; it is repeated automatically.',
           ),
         ],
-    `The last run of all ${facts.length} works succeeded.`,
+    `The last run of each of ${facts.length} kinds of work succeeded.`,
   )
 }

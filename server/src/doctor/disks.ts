@@ -1,6 +1,6 @@
 /** Free space and free inodes of the disks that this server and its engine write to. */
 import { stat, statfs } from 'node:fs/promises'
-import { failed, type Problem, topic, warning } from '../lib/finding.ts'
+import { failed, listed, type Problem, topic, warning } from '../lib/finding.ts'
 
 export interface Place {
   name: string
@@ -95,12 +95,12 @@ const disks = topic('disks', 'Disks')
 
 export const judgeDisks = (facts: readonly DiskFacts[], reserveBytes: number) => {
   if (facts.length === 0) return disks.skipped('No disk of this machine can be read.')
-  const nameOf = ({ names, path }: DiskFacts): string => `${names.join(' and ')} (${path})`
+  const nameOf = ({ names, path }: DiskFacts): string => `${listed(names)} (${path})`
   const problems = facts.flatMap((disk) =>
     [spaceProblem(disk, nameOf(disk), reserveBytes), inodeProblem(disk, nameOf(disk))].filter((each) => each !== null),
   )
   return disks.judge(
     problems,
-    facts.map(({ names, freeBytes }) => `${mb(freeBytes)} are free for ${names.join(' and ')}.`).join(' '),
+    facts.map(({ names, freeBytes }) => `${mb(freeBytes)} are free for ${listed(names)}.`).join(' '),
   )
 }

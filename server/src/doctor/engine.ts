@@ -70,24 +70,37 @@ export interface ClustersReader {
   all(): readonly Pick<Cluster, 'key' | 'runtime' | 'line'>[]
 }
 
+/** What clusters are called, by their keys. */
+export const readNames = async (
+  database: Queryable,
+  keys: readonly string[],
+  ownKey: string,
+): Promise<ReadonlyMap<string, string>> => {
+  const others = keys.filter((key) => key !== ownKey)
+  const rows = await database.query<{ id: string; name: string }>(
+    'select id, name from node where id = any($1::uuid[])',
+    [others],
+  )
+  return new Map([[ownKey, 'this machine'], ...rows.map(({ id, name }): [string, string] => [id, `cluster ${name}`])])
+}
+
 /** The engine of this machine has its own finding, so its answer does not count here. */
 export const readClusters = async (
   { database, clock, all }: ClustersReader,
   ownKey: string,
 ): Promise<ClusterFacts[]> => {
   const clusters = all()
-  const ids = clusters.map(({ key }) => key).filter((key) => key !== ownKey)
-  const rows = await database.query<{ id: string; name: string }>(
-    'select id, name from node where id = any($1::uuid[])',
-    [ids],
+  const names = await readNames(
+    database,
+    clusters.map(({ key }) => key),
+    ownKey,
   )
-  const names = new Map(rows.map(({ id, name }) => [id, name]))
   return Promise.all(
     clusters.map(async (cluster) => {
       const isOwn = cluster.key === ownKey
       const asked = isOwn ? true : cluster.runtime.capacity().then(() => true)
       const answers = await waitAtMost(clock, answerMs, Promise.resolve(asked)).catch(() => false)
-      const name = isOwn ? "this machine's engine" : (names.get(cluster.key) ?? cluster.key)
+      const name = names.get(cluster.key) ?? cluster.key
       return { name, answers: answers === true, isHeld: isHeld(cluster) }
     }),
   )

@@ -3,6 +3,7 @@ import type { Cluster } from '../clusters/clusters.ts'
 import { isRefused, type MemoryRoom, readPromised } from '../clusters/memory-room.ts'
 import { failed, topic, warning } from '../lib/finding.ts'
 import type { Queryable } from '../store/database.ts'
+import { readNames } from './engine.ts'
 import { memoryIn, readProc } from './proc.ts'
 
 interface MachineFacts extends MemoryRoom {
@@ -25,11 +26,14 @@ export const readMachines = async (
   ownKey: string,
 ): Promise<MachineFacts[]> => {
   const machines: MachineFacts[] = []
-  for (const cluster of clusters.filter(({ nodes }) => nodes === null)) {
+  const single = clusters.filter(({ nodes }) => nodes === null)
+  const keys = single.map(({ key }) => key)
+  const names = await readNames(database, keys, ownKey)
+  for (const cluster of single) {
     const capacity = await cluster.capacity()
     if (capacity === null) continue
     const promisedMb = await readPromised(database, cluster.key)
-    const name = cluster.key === ownKey ? 'this machine' : `the cluster ${cluster.key}`
+    const name = names.get(cluster.key) ?? cluster.key
     machines.push({ name, promisedMb, memoryMb: capacity.memoryMb, overcommitPercent })
   }
   return machines
