@@ -1,8 +1,9 @@
 /**
- * A data directory that is restored from a copy, and one that is copied while the original is in use, on a real engine:
- * nothing that was made since is touched before an operator has chosen.
+ * A data directory that is restored from a copy or a backup, and one that is copied while the original is in use, on a
+ * real engine: nothing that was made since is touched before an operator has chosen.
  */
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { page } from './support/docker/apps.ts'
 import { ensureBusybox } from './support/docker/busybox-image.ts'
@@ -18,11 +19,12 @@ import {
   putBack,
   readOrphans,
   runOn,
+  runWith,
   saysHeld,
   untilHeld,
 } from './support/slipway/copies.ts'
 import type { Json, Slipway } from './support/slipway/slipway.ts'
-import { createApplication, createPlace, deploy, type Place, settle } from './support/slipway/story.ts'
+import { createApplication, createPlace, deploy, hostOf, type Place, settle, visit } from './support/slipway/story.ts'
 import { until } from './support/until.ts'
 
 await ensureBusybox()
@@ -143,5 +145,83 @@ test('a second control plane on a copy of the data directory waits, and the firs
     for (const { id } of [before, since]) await holdsItsWord(id)
   } finally {
     await slipway.remove()
+  }
+})
+
+const passphrase = { SLIPWAY_BACKUP_PASSPHRASE: 'a passphrase of tests' }
+
+/** The file of a backup that is made while the server runs. */
+const backUp = async (slipway: Slipway): Promise<string> => {
+  const folder = join(newCopyPlace(), 'backups')
+  return join(folder, (await runWith(slipway, passphrase, 'backup', '--to', folder)).trim())
+}
+
+/** A server on a data directory that was restored; not started. */
+const restore = async (file: string): Promise<Slipway> => {
+  const restored = await prepareCopied()
+  await runWith(restored, passphrase, 'restore', '--from', file)
+  return restored
+}
+
+test('a restored backup changes nothing while the first server lives, nor does its reset', async () => {
+  const slipway = await begin()
+  try {
+    const before = await make(slipway)
+    const clusterId = await clusterOf(slipway, before.place)
+    const early = await backUp(slipway)
+    const since = await make(slipway)
+    const held = await restore(early)
+    await held.start()
+    const found = await untilHeld(held, clusterId)
+    assert.ok(found.results.some(({ id }: Json) => id === since.id))
+    await saysHeld(held, `/application/${before.id}`)
+    await held.kill('SIGTERM')
+    assert.match(await runOn(held, 'reset', '--yes'), /The services there are left as they are/)
+    for (const { id } of [before, since]) await holdsItsWord(id)
+
+    // The same without anything that the backup lacks: only the life of the first one shows that this is a copy.
+    const late = await backUp(slipway)
+    const second = await restore(late)
+    await second.start()
+    await until(async () => (await readOrphans(second, clusterId)).conflict !== null, {
+      timeoutMs: 60_000,
+      what: 'the first server to be noticed',
+    })
+    await deploy(slipway, before.id)
+    assert.equal(await settle(slipway, before.id), 'DEPLOYED')
+    await second.kill('SIGTERM')
+    assert.match(await runOn(second, 'reset', '--yes'), /The services there are left as they are/)
+    // Nor does one that never started.
+    const idle = await restore(late)
+    assert.match(await runOn(idle, 'reset', '--yes'), /The services there are left as they are/)
+    for (const { id } of [before, since]) await holdsItsWord(id)
+  } finally {
+    await slipway.remove()
+  }
+})
+
+test('restored where nothing is left, what has a source comes back by itself, and what has data waits for it', async () => {
+  const slipway = await begin()
+  const withData = await make(slipway)
+  const place = await createPlace(slipway)
+  await git.createRepository('light')
+  await git.commit('light', page('light again'), 'first')
+  const { id } = await createApplication(slipway, place, 'light', git.url('light'))
+  await deploy(slipway, id)
+  assert.equal(await settle(slipway, id), 'DEPLOYED')
+  const file = await backUp(slipway)
+  await slipway.remove()
+  const restored = await restore(file)
+  try {
+    await restored.start()
+    await until(async () => (await visit(restored, hostOf(place, 'light'))).text === 'light again', {
+      timeoutMs: 120_000,
+      what: 'the service without data to serve',
+    })
+    assert.deepEqual(await containersOf(withData.id), [])
+    await deploy(restored, withData.id)
+    assert.equal(await settle(restored, withData.id), 'DEPLOYED')
+  } finally {
+    await restored.remove()
   }
 })

@@ -10,6 +10,7 @@ import { removeBuiltImages, removeCaches, removeImagesOf } from '../builds/built
 import { createBuildContainers } from '../builds/engine/build-containers.ts'
 import { removeGitPlace } from '../builds/git/place.ts'
 import { connectionOf, openSecrets, readEngineRows } from '../clusters/engines.ts'
+import { readWriter } from '../clusters/lines/writer.ts'
 import { localKey } from '../clusters/local.ts'
 import { createEngineImages } from '../images/engine-images.ts'
 import { createEngine, type Engine } from '../lib/docker/docker-engine.ts'
@@ -92,6 +93,10 @@ interface Owner {
   id: string
   /** By their keys, the marks that this database wrote on clusters. */
   generations: ReadonlyMap<string, ReadonlySet<string>>
+  /** Who this data directory is in those marks. */
+  writer: string
+  /** Keys of the clusters on which nothing is changed until an operator decides. */
+  held: ReadonlySet<string>
   /** Keys of the images that were built. */
   contentKeys: string[]
   organizationIds: string[]
@@ -123,10 +128,13 @@ const readOwner = async (): Promise<Owner | null> => {
         `select cluster, generation || ' ' || nonce as mark from cluster_generation`,
       )
       .catch(() => [])
+    const held = await database.query<{ cluster: string }>('select cluster from cluster_conflict').catch(() => [])
     const byCluster = Map.groupBy(marks, ({ cluster }) => cluster)
     return {
       id: await readOwnerId(database),
       generations: new Map([...byCluster].map(([key, rows]) => [key, new Set(rows.map(({ mark }) => mark))])),
+      writer: await readWriter(database, dataDir, databaseUrl !== undefined),
+      held: new Set(held.map(({ cluster }) => cluster)),
       contentKeys: images.map(({ key }) => key),
       stepIds: steps.map(({ id }) => id),
       caches: caches.map(({ volume }) => volume),
@@ -142,13 +150,15 @@ const readOwner = async (): Promise<Owner | null> => {
 }
 
 /**
- * Whether another control plane has worked on an engine since this database did: then this database is a copy, and the
- * objects on the engine are not its own.
+ * Whether another control plane has worked on an engine since this data directory did, if it ever did: then this one is a
+ * copy, such as a restored backup, and the objects on the engine are not its own. A copy knows the last mark, but did not
+ * write it.
  */
 const isOfAnother = async (owner: Owner, runtime: Runtime, key: string): Promise<boolean> => {
   const [newest] = await runtime.marks.list(key, AbortSignal.timeout(10_000))
   if (newest === undefined || newest.generation === 0) return false
-  const isOwn = owner.generations.get(key)?.has(`${newest.generation} ${newest.nonce}`) === true
+  const isKnown = owner.generations.get(key)?.has(`${newest.generation} ${newest.nonce}`) === true
+  const isOwn = isKnown && newest.writer === owner.writer && !owner.held.has(key)
   if (!isOwn)
     process.stdout.write(
       'The services there are left as they are: another control plane with a copy of this database has deployed them, or this one is a copy.\n',

@@ -1,5 +1,5 @@
 /**
- * Copies of a data directory, made and put back as docs/guides/backup.md says, and what a server says of a cluster
+ * Copies of a data directory, made and put back by `cp`, and what a server says of a cluster
  * whose database is older than what it finds there.
  */
 import assert from 'node:assert/strict'
@@ -21,13 +21,23 @@ export const prepareCopied = async (options: SlipwayOptions = {}): Promise<Slipw
 }
 
 /** What an `npm run` of a data directory says. */
-export const runOn = async ({ dataDir, routerPort }: Slipway, what: string, ...words: string[]): Promise<string> => {
+export const runOn = (slipway: Slipway, what: string, ...words: string[]): Promise<string> =>
+  runWith(slipway, {}, what, ...words)
+
+/** The same with further settings. */
+export const runWith = async (
+  { dataDir, routerPort }: Slipway,
+  settings: Record<string, string>,
+  what: string,
+  ...words: string[]
+): Promise<string> => {
   const { code, stdout, stderr } = await exec(process.execPath, [program(what), ...words], {
     env: {
       PATH: process.env.PATH ?? '',
       HOME: process.env.HOME ?? '/root',
       SLIPWAY_DATA_DIR: dataDir,
       SLIPWAY_ROUTER_PORT: String(routerPort),
+      ...settings,
     },
     timeoutMs: 60_000,
   })
