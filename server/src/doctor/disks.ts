@@ -67,7 +67,7 @@ const mb = (bytes: number): string => {
 }
 
 const mending =
-  'Free space: `docker system df` shows what the engine uses, and deleting unused services frees their images and volumes; or enlarge the disk.'
+  'Free space (docs/guides/disk.md says what may go), or enlarge the disk.'
 
 const spaceProblem = ({ freeBytes }: DiskFacts, name: string, reserveBytes: number): Problem | null => {
   if (freeBytes < fullBytes) return failed(`The disk of ${name} is full: ${mb(freeBytes)} are free.`, mending)
