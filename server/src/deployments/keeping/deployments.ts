@@ -31,14 +31,16 @@ const oldSql = `horizon as (
     order by d.execution_number limit $3
   )`
 
-/** Deletes them in batches; resolves to their number. Stops between two batches when `signal` aborts. */
+/** Deletes them in batches, at most so many; resolves to their number. Stops between two when `signal` aborts. */
 export const deleteOldDeployments = async (
   db: Queryable,
   environmentId: string,
   kept: number,
   signal: AbortSignal,
+  batches = Number.POSITIVE_INFINITY,
 ): Promise<number> => {
-  for (let all = 0; ; ) {
+  let all = 0
+  for (let turn = 0; turn < batches; turn += 1) {
     signal.throwIfAborted()
     const rows = await db.query(`with ${oldSql} delete from deployment where id in (select id from old) returning 1`, [
       environmentId,
@@ -47,8 +49,9 @@ export const deleteOldDeployments = async (
       [],
     ])
     all += rows.length
-    if (rows.length < batch) return all
+    if (rows.length < batch) break
   }
+  return all
 }
 
 export interface OldDeployments {

@@ -12,6 +12,7 @@ import { deleteDeploymentsOfDeleted, deleteOldDeployments, environmentsWithMore 
 import { deleteOldReleases, deleteReleasesOf, deleteReleasesOfDeleted, servicesWithMore } from './releases.ts'
 
 const hourMs = 3_600_000
+const never = new AbortController().signal
 
 type Parts = Pick<DeploymentParts, 'database' | 'keeping'>
 
@@ -30,7 +31,8 @@ export const keepAfter = async (
   try {
     await deleteOldReleases(database, environmentId, serviceIds, releases)
     await deleteReleasesOf(database, serviceIds)
-    await deleteOldDeployments(database, environmentId, deployments, new AbortController().signal)
+    // What has accumulated before an upgrade is left to the hour: the next deployment of the environment waits.
+    await deleteOldDeployments(database, environmentId, deployments, never, 1)
   } catch (error) {
     log.warn({ err: error, environmentId }, 'old releases and deployments are deleted within the hour instead')
   }

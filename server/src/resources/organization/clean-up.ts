@@ -4,12 +4,13 @@ import { operation, organizationInPath } from '../../api/operations/operation.ts
 import { auditOf, placeOf } from '../../api/operations/resource.ts'
 import { Flag, List, Maybe, Nullable, OneOf, Text, Uuid, Whole } from '../../api/operations/schema.ts'
 import { cleanUp, cleanUpKinds, type Removed } from '../../deployments/keeping/clean-up.ts'
+import { DeploymentError, unavailable } from '../../lib/errors.ts'
 import { writeAudit } from '../../store/tree.ts'
 
 /** Items of one answer; the sums are of all. */
 const most = 1000
-/** What is left then is removed by itself within the hour. */
 const deadlineMs = 60_000
+const slow = 'The clean-up takes longer than a minute: Slipway continues with it by itself, or ask again.'
 
 const Bytes = () => Type.Number({ minimum: 0 })
 
@@ -61,7 +62,11 @@ export const organizationCleanUp = operation({
     const isDryRun = query.dry_run === true
     const keeping = parts.settings.keeping
     const what = { organizationId: node.id, isDryRun }
-    const removed = await cleanUp({ ...parts, keeping }, what, AbortSignal.timeout(deadlineMs))
+    const signal = AbortSignal.timeout(deadlineMs)
+    const removed = await cleanUp({ ...parts, keeping }, what, signal).catch((error: unknown) => {
+      if (signal.aborted) throw unavailable('clean_up_slow', slow, 60, error)
+      throw error instanceof DeploymentError ? unavailable(error.code, error.message, 30, error) : error
+    })
     const bytes = Math.round(removed.reduce((sum, item) => sum + item.bytes, 0))
     const change = { cleaned_up: { count: removed.length, bytes } }
     if (!isDryRun)
