@@ -9,6 +9,7 @@ export interface Trouble {
 }
 
 const limitMs = 30_000
+const clearMs = 5000
 
 async function* once(content: Buffer): AsyncGenerator<Uint8Array> {
   yield content
@@ -36,8 +37,7 @@ interface Step {
   run(): Promise<unknown>
 }
 
-const stepsOf = (place: Place, signal: AbortSignal): Step[] => {
-  const name = `check/${randomBytes(8).toString('hex')}`
+const stepsOf = (place: Place, name: string, signal: AbortSignal): Step[] => {
   const content = randomBytes(1000)
   const compare = async (): Promise<void> => {
     if (!(await readSmall(place, name, content.length, signal)).equals(content))
@@ -57,18 +57,15 @@ const stepsOf = (place: Place, signal: AbortSignal): Step[] => {
 /** What is wrong with the place; null if it works. */
 export const tryPlace = async (place: Place): Promise<Trouble | null> => {
   const late = AbortSignal.timeout(limitMs)
-  const steps = stepsOf(place, late)
-  for (const { failed, run } of steps)
+  const name = `check/${randomBytes(8).toString('hex')}`
+  for (const [index, { failed, run }] of stepsOf(place, name, late).entries())
     try {
       await run()
     } catch (error) {
       const isLate = late.aborted
       if (!isLate && !(error instanceof PlaceError)) throw error
-      // What was written is not left behind, if that is possible.
-      await steps
-        .at(-1)!
-        .run()
-        .catch(() => {})
+      // What was written is not left behind, if that is possible; a write that failed leaves nothing.
+      if (index > 0) await place.remove(name, AbortSignal.timeout(clearMs)).catch(() => {})
       const { code, message } = isLate
         ? new PlaceError('unreachable', 'The storage did not answer in time.')
         : (error as PlaceError)
