@@ -55,6 +55,7 @@ export const noRuntime: Runtime = {
   keepAlive: done,
   logs: nothing,
   run: refuse,
+  pipe: refuse,
   stopTask: async () => null,
   endTask: done,
   owned: async () => ({ instances: [], environments: [], volumes: [] }),

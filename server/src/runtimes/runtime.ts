@@ -10,6 +10,7 @@ import type { Images } from './images.ts'
 import type { Exposure, Ingress } from './ingress.ts'
 import type { Marks } from './marks.ts'
 import type { Owned } from './owned.ts'
+import type { PipedTask, PipeEnd, Pipes } from './pipes.ts'
 import type { Placement } from './placement.ts'
 import type { Trouble } from './trouble.ts'
 
@@ -468,6 +469,12 @@ export interface Runtime {
    * that may have begun once and is lost (`once`); and with the error of an output's place.
    */
   run(task: Task, onLine: (line: string) => void, signal: AbortSignal, once?: Once): Promise<TaskEnd>
+  /**
+   * Runs a program once, with its standard streams, and removes all of it at the end, whatever the end is. An earlier
+   * execution with this id, left by a process that died, is removed first. Rejects with the error of `stdin` or
+   * `stdout`, which ends the program; with the reason of `signal`; with `pipes_unavailable` where it is not possible.
+   */
+  pipe(task: PipedTask, pipes: Pipes, signal: AbortSignal): Promise<PipeEnd>
   /** Ends an execution's program, by force after `graceMs`; collects its text outputs. Null: no execution. */
   stopTask(task: TaskKey & Pick<Task, 'outputs'>, graceMs: number, signal: AbortSignal): Promise<TaskOutputs | null>
   /** Ends and removes an abandoned execution; succeeds if there is none. */

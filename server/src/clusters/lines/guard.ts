@@ -39,6 +39,7 @@ export const guardRuntime = (line: Line, runtime: Runtime): Runtime => ({
   resize: after(line, runtime.resize),
   removeEnvironment: after(line, runtime.removeEnvironment),
   run: after(line, runtime.run),
+  pipe: after(line, runtime.pipe),
   stopTask: after(line, runtime.stopTask),
   endTask: after(line, runtime.endTask),
   async keepAlive(signal) {

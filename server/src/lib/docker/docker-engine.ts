@@ -3,7 +3,7 @@
  * distinguish.
  */
 import type { Socket } from 'node:net'
-import type { Readable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { type buildConnector, type Dispatcher, Pool } from 'undici'
 import { DeploymentError } from '../errors.ts'
 import type { Keep } from '../foreign-text/keep.ts'
@@ -48,6 +48,8 @@ export interface Engine {
   call<T = void>(method: Method, path: string, options?: CallOptions): Promise<T>
   /** The response's bytes as they come, without a deadline after the headers. */
   stream(method: Method, path: string, options?: CallOptions): Promise<Readable>
+  /** A connection of raw bytes both ways, as for `attach`; without a deadline once it is open. */
+  connect(path: string, options?: Pick<CallOptions, 'query' | 'signal' | 'deadlineMs'>): Promise<Duplex>
   close(): Promise<void>
 }
 
@@ -89,7 +91,8 @@ interface Transport {
 const openTcp = ({ host, port, tls, pin }: TcpConnection): Transport => {
   const { ca, cert, key } = tls ?? {}
   const connect = pinnedConnector({ host, port, pin, tls: { ca, cert, key: key?.reveal() } })
-  return { pool: new Pool(`${tls === null ? 'http' : 'https'}://${host}:${port}`, { ...limits, connect }), close() {} }
+  const origin = (tls === null ? 'http://' : 'https://').concat(host, ':', String(port))
+  return { pool: new Pool(origin, { ...limits, connect }), close() {} }
 }
 
 const openSsh = (connection: SshConnection): Transport => {
@@ -205,6 +208,12 @@ export const createEngine = (connection: EngineConnection = defaultConnection())
         const answer = await request(pool, method, path, options, signal)
         if (answer.statusCode >= 400) await refuse(answer)
         return answer.body
+      }),
+    connect: (path, options = {}) =>
+      guarded(options, async (signal) => {
+        const query = new URLSearchParams(queryOf(options.query)).toString()
+        const { socket } = await pool.upgrade({ path: `${path}?${query}`, method: 'POST', protocol: 'tcp', signal })
+        return socket
       }),
     async close() {
       await pool.destroy()

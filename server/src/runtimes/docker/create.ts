@@ -178,7 +178,8 @@ export const createCreator = ({ engine, networks, images, volumes, inspect }: Cr
   const create: Creator['create'] = async (name, described, { environmentId, progress, signal }, given) => {
     const organizationId = described.Labels[labels.organization] ?? ''
     const named = { ...described, Image: localName(organizationId, described.Image) }
-    const [body] = await Promise.all([fitProcessors(named), networks.ensure(environmentId)])
+    const isAlone = described.HostConfig.NetworkMode === 'none'
+    const [body] = await Promise.all([fitProcessors(named), isAlone ? null : networks.ensure(environmentId)])
     const id = await make(name, body, given).catch(async (error: unknown) => {
       if (!isImageMissing(error)) throw error
       await images.restore(organizationId, described.Image, progress, signal)

@@ -2,6 +2,7 @@
 import { createHmac } from 'node:crypto'
 import { isReservedLabel } from '../../lib/docker/reserved-labels.ts'
 import { DeploymentError } from '../../lib/errors.ts'
+import type { PipedTask } from '../pipes.ts'
 import type { Task, Workload, WorkloadPort } from '../runtime.ts'
 
 /** Every container may have this many processes and threads. */
@@ -24,6 +25,10 @@ export interface ContainerBody {
   Labels: Record<string, string>
   ExposedPorts: Record<string, object>
   HostConfig: Record<string, unknown>
+  /** For a program whose standard streams are connected; its input ends with the connection. */
+  AttachStdin?: boolean
+  OpenStdin?: boolean
+  StdinOnce?: boolean
   NetworkingConfig: {
     EndpointsConfig: Record<string, { Aliases: string[]; IPAMConfig?: { IPv4Address: string } }>
   }
@@ -284,3 +289,15 @@ export const describeTask = (task: Task, ownerId: string): ContainerBody => ({
   },
   NetworkingConfig: network(task.environmentId, []),
 })
+
+/** The engine keeps nothing of what it reads and writes. */
+export const describePipe = ({ isAlone, ...task }: PipedTask, ownerId: string): ContainerBody => {
+  const body = describeTask({ ...task, outputs: [] }, ownerId)
+  const HostConfig = { ...body.HostConfig, LogConfig: { Type: 'none' } }
+  return {
+    ...body,
+    ...{ AttachStdin: true, OpenStdin: true, StdinOnce: true },
+    HostConfig: isAlone === true ? { ...HostConfig, NetworkMode: 'none' } : HostConfig,
+    NetworkingConfig: isAlone === true ? { EndpointsConfig: {} } : body.NetworkingConfig,
+  }
+}

@@ -34,6 +34,7 @@ import { createReadiness } from './probes/readiness.ts'
 import { createReady } from './probes/ready.ts'
 import { createTroubles } from './probes/troubles.ts'
 import { watchInstances } from './probes/watch.ts'
+import { createPipe } from './tasks/pipe.ts'
 import { createTasks } from './tasks/tasks.ts'
 import { createUsage } from './usage.ts'
 import { createVolumes, ownedVolume, type Volumes } from './volumes.ts'
@@ -195,6 +196,7 @@ export const createDockerRuntime = ({
       watchInstances({ engine, containers, events, hooks, readiness, troubles, clock, log }, signal),
     logs: logs.ofService,
     run: tasks.run,
+    pipe: createPipe({ engine, containers, creator, ownerId, clock }),
     stopTask: tasks.stop,
     endTask: tasks.end,
     owned,

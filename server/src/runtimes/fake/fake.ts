@@ -68,6 +68,8 @@ interface FakeRuntimeOptions {
   script?: Script
   /** The capacity of its imagined machines. */
   capacity?: Capacity
+  /** Simulates programs whose standard streams are connected; without it they are refused. */
+  pipe?: Runtime['pipe']
   /** Routes requests to instances. Without it, nothing is published. */
   router?: BlueGreenParts['router']
 }
@@ -268,6 +270,10 @@ const usageOf = ({ state, loads }: FakeEngine, wanted: readonly Instance[]): Map
   )
 }
 
+const refusePipe: Runtime['pipe'] = async () => {
+  throw new DeploymentError('pipes_unavailable', 'Nothing can be streamed from and to a simulated program.')
+}
+
 export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
   const { ownerId, clock = systemClock, persistFolder, script, capacity = usualCapacity, router = noRouter } = options
   const world = createFakeEngine(ownerId, clock, persistFolder)
@@ -311,6 +317,7 @@ export const createFakeRuntime = (options: FakeRuntimeOptions): FakeRuntime => {
       return untilAborted(streamLines(world, serviceId, wanted, live), signal)
     },
     ...createFakeTasks(clock, world.closed, decide),
+    pipe: options.pipe ?? refusePipe,
     owned: async () => {
       await restored
       const { instances, environments, volumes } = state

@@ -47,6 +47,11 @@ import { createTasks } from './tasks/tasks.ts'
 import { createUsage, createUsageProblem } from './usage.ts'
 import { holdsVolumes, ownedVolume, readChartVolumes, sizeOf } from './volumes.ts'
 
+const refusePipe: Runtime['pipe'] = async () => {
+  const message = 'Backups of databases on Kubernetes are not possible yet: nothing can be streamed from and to a pod.'
+  throw new DeploymentError('pipes_unavailable', message)
+}
+
 export interface KubernetesRuntimeParts extends Pick<Runtime, 'ping' | 'capacity' | 'close'> {
   api: KubernetesApi
   ownerId: string
@@ -224,6 +229,7 @@ export const createKubernetesRuntime = (parts: KubernetesRuntimeParts): Runtime 
     },
     logs: logs.ofService,
     run: tasks.run,
+    pipe: refusePipe,
     stopTask: tasks.stop,
     endTask: tasks.end,
     async owned() {
