@@ -16,6 +16,7 @@ const missing = ['curl', 'git', 'openssl'].find((program) => spawnSync(program, 
 const everyDay = [
   'volumes',
   'databases',
+  'database-backups',
   'health-checks',
   'cron-jobs',
   'domains',

@@ -65,7 +65,7 @@ const orphanGauges = (registers: Registry[]) => {
 }
 
 /** Backups of this installation by its schedule; nothing where there is none. */
-const backupGauges = (registers: Registry[]) => {
+const ownBackupGauges = (registers: Registry[]) => {
   const made = new Gauge({
     name: 'slipway_backup_last_success_timestamp_seconds',
     help: 'When Slipway itself was last backed up by its schedule.',
@@ -83,6 +83,32 @@ const backupGauges = (registers: Registry[]) => {
     if (state === null) return
     if (state.madeAt !== null) made.set(new Date(state.madeAt).getTime() / 1000)
     failed.set(state.failedAt === null ? 0 : 1)
+  }
+}
+
+/** Backups of databases, and the schedules that do not do what they are for. */
+const backupGauges = (registers: Registry[]) => {
+  const labelNames = ['state']
+  const backups = new Gauge({ name: 'slipway_backups', help: 'Backups of databases by state.', labelNames, registers })
+  const failing = new Gauge({
+    name: 'slipway_backup_schedules_failing',
+    help: 'Databases whose last scheduled backup failed or could not be verified.',
+    registers,
+  })
+  return async (database: Database): Promise<void> => {
+    const rows = await database
+      .query<{ state: string; count: number }>('select state, count(*)::int as count from backup group by state')
+      .catch(() => [])
+    const [last] = await database
+      .query<{ failing: number }>(
+        `select count(*)::int as failing from backup_schedule s where s.enabled and 'VERIFIED' <>
+           (select b.state from backup b where b.database_id = s.database_id and b.origin = 'SCHEDULE'
+              and b.state in ('VERIFIED', 'UNVERIFIED', 'FAILED') order by b.created_at desc, b.id limit 1)`,
+      )
+      .catch(() => [])
+    backups.reset()
+    for (const { state, count } of rows) backups.set({ state }, count)
+    failing.set(last?.failing ?? 0)
   }
 }
 
@@ -153,6 +179,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
   })
   const showWork = workGauges(registers)
   const showOrphans = orphanGauges(registers)
+  const showOwnBackups = ownBackupGauges(registers)
   const showBackups = backupGauges(registers)
   const showDisk = disk === undefined ? undefined : diskGauges(registers)
   return {
@@ -171,6 +198,7 @@ export const createMetrics = (database: Database, work: WorkRegistry, disk?: Pic
       for (const [work, count] of readLongTurns()) longTurns.inc({ work }, count)
       showWork(work)
       await showOrphans(database)
+      await showOwnBackups(database)
       await showBackups(database)
       if (disk !== undefined) await showDisk?.(disk)
       return registry.metrics()

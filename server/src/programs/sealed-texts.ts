@@ -126,5 +126,6 @@ export const sealedKinds: readonly SealedKind[] = [
   columnOf('certificate', 'order_key'),
   columnOf('certificate', 'chain_key'),
   columnOf('uploaded_certificate', 'chain_key'),
+  columnOf('backup', 'sealed_key'),
   answers,
 ]

@@ -11,6 +11,9 @@ import { argocdApp } from './argocd/app.ts'
 import { argocdObjectOperations } from './argocd/app-objects.ts'
 import { argocdConfigOperations } from './argocd/config.ts'
 import { argocdDestinationOperations } from './argocd/destination.ts'
+import { backupOperations } from './backups/backup.ts'
+import { restoreOperations } from './backups/restore.ts'
+import { backupScheduleOperations } from './backups/schedule.ts'
 import { backupStorageOperations } from './backups/storage.ts'
 import { catalogueOperations } from './catalogue/catalogue.ts'
 import { clusterOperations } from './cluster/cluster.ts'
@@ -107,6 +110,9 @@ export const operations: readonly Operation[] = [
   listServicesOf(services),
   ...cloneOperations(services),
   exportOf(services),
+  ...backupOperations,
+  ...restoreOperations,
+  ...backupScheduleOperations,
   ...variableOperations({ kind: 'project', word: 'Project' }),
   ...variableOperations({ kind: 'environment', word: 'Environment' }),
   ...services.flatMap(variablesOf),

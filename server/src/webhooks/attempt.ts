@@ -28,11 +28,21 @@ const words: Record<string, string> = {
 const escapeSlack = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 
+const backupWords: Record<string, string> = {
+  BACKUP_VERIFIED: 'The backup of %s is verified',
+  BACKUP_UNVERIFIED: 'The backup of %s could not be verified',
+  BACKUP_FAILED: 'The backup of %s failed',
+  RESTORE_SUCCEEDED: 'A backup was restored into %s',
+  RESTORE_FAILED: 'A restore into %s failed',
+}
+
 export const slackBody = (body: string): string => {
   const { event_type, payload } = JSON.parse(body) as { event_type: string; payload: Record<string, unknown> }
   const what = words[event_type]
-  if (what === undefined) return JSON.stringify({ text: 'This is a test of your webhook.' })
   const reason = typeof payload.reason === 'string' ? `: ${payload.reason}` : ''
+  const ofBackup = backupWords[event_type]?.replace('%s', () => String(payload.service_name))
+  if (ofBackup !== undefined) return JSON.stringify({ text: escapeSlack(`${ofBackup}${reason}`) })
+  if (what === undefined) return JSON.stringify({ text: 'This is a test of your webhook.' })
   const text = `Deployment ${payload.execution_id} of ${payload.service_name} ${what}${reason}`
   return JSON.stringify({ text: escapeSlack(text) })
 }

@@ -13,7 +13,19 @@ import {
   start,
 } from '../../test/support/peers/webhooks.ts'
 import { until } from '../../test/support/until.ts'
-import { enqueueDeploymentEvent } from './outbox.ts'
+import { newId } from '../lib/ids.ts'
+import { enqueueBackupEvent, enqueueDeploymentEvent } from './outbox.ts'
+import { backupEventKinds } from './webhooks.ts'
+
+const newBackup = async ({ organization: organizationId }: { organization: string }) => {
+  const backupId = newId()
+  await database.query(
+    `insert into backup (id, organization_id, database_id, environment_id, database_name, type, version, name, message,
+       origin) values ($1, $2, $3, $3, 'store', 'POSTGRESQL', '16', 'a backup', '', 'REQUEST')`,
+    [backupId, organizationId, newId()],
+  )
+  return { organizationId, backupId }
+}
 
 test('each receiver hears only what it asked for, in its own spelling', async (t) => {
   const { seen, url } = await receive(t)
@@ -60,6 +72,11 @@ test('each word for an event and each mode of a filter is heard, and nothing els
     byMode.set(mode, (await createWebhook(second, url, { environment_types_filter: [mode] })).id)
   const kinds = ['DEPLOYMENT_STARTED', 'DEPLOYMENT_SUCCESSFUL', 'DEPLOYMENT_FAILURE', 'DEPLOYMENT_CANCELLED'] as const
   for (const kind of kinds) await happen(event(first, { kind }))
+  const { organizationId, backupId } = await newBackup(first)
+  for (const kind of backupEventKinds)
+    await database.transaction((tx) =>
+      enqueueBackupEvent(tx, { kind, organizationId, databaseId: newId(), backupId, restoreId: null, reason: null }),
+    )
   for (const environmentMode of modes)
     await happen(event(second, { environmentMode: environmentMode as 'STAGING', serviceName: environmentMode }))
   for (const [word, id] of byWord)

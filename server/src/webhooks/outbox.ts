@@ -3,7 +3,14 @@
  * not at all. Does not know how anything is sent.
  */
 import { kindOfType, oldIdOf } from '../kinds.ts'
-import type { DeploymentEvent, DeploymentEventKind, EnqueueDeploymentEvent } from './webhooks.ts'
+import type { Queryable } from '../store/database.ts'
+import {
+  type BackupEvent,
+  backupEventKinds,
+  type DeploymentEvent,
+  type DeploymentEventKind,
+  type EnqueueDeploymentEvent,
+} from './webhooks.ts'
 
 /** Woken at commit. */
 export const outboxChannel = 'slipway_outbox'
@@ -17,7 +24,7 @@ const eventAliases: Record<DeploymentEventKind, string[]> = {
 }
 
 /** Every event name that a webhook can register for. */
-export const webhookEvents: string[] = Object.values(eventAliases).flat()
+export const webhookEvents: string[] = [...Object.values(eventAliases).flat(), ...backupEventKinds]
 
 /** An event in the public API's spelling. */
 export const publicEvent = (word: string): string =>
@@ -71,5 +78,32 @@ export const enqueueDeploymentEvent: EnqueueDeploymentEvent = async (tx, event) 
     event.projectId,
     event.serviceId,
     JSON.stringify(payloadOf(event)),
+  ])
+}
+
+interface DatabasePlace {
+  name: string
+  environmentId: string
+  projectId: string | null
+  mode: string | null
+}
+
+/** The name of the database as its backups have it, and where it is or was. */
+const placeSql = `select b.database_name as name, b.environment_id as "environmentId", e.parent_id as "projectId",
+    e.spec ->> 'mode' as mode
+  from backup b left join node e on e.id = b.environment_id where b.id = $1`
+
+/** The same for the end of a backup or a restore. */
+export const enqueueBackupEvent = async (tx: Queryable, event: BackupEvent): Promise<void> => {
+  const [place] = await tx.query<DatabasePlace>(placeSql, [event.backupId])
+  if (place === undefined) return
+  const payload = {
+    ...{ database_id: event.databaseId, service_id: event.databaseId, service_type: 'DATABASE' },
+    ...{ service_name: place.name, environment_id: place.environmentId, project_id: place.projectId },
+    ...{ organization_id: event.organizationId, backup_id: event.backupId, restore_id: event.restoreId },
+    ...{ reason: event.reason, created_at: new Date().toISOString() },
+  }
+  await tx.query(enqueueSql, [
+    ...[event.organizationId, [event.kind], place.mode, place.projectId, event.databaseId, JSON.stringify(payload)],
   ])
 }

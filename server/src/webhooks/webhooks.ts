@@ -28,5 +28,25 @@ export interface DeploymentEvent {
   reason: string | null
 }
 
+/** Events of this server alone, which the public API does not have. */
+export const backupEventKinds = [
+  'BACKUP_VERIFIED',
+  'BACKUP_UNVERIFIED',
+  'BACKUP_FAILED',
+  'RESTORE_SUCCEEDED',
+  'RESTORE_FAILED',
+] as const
+
+export interface BackupEvent {
+  kind: (typeof backupEventKinds)[number]
+  organizationId: string
+  databaseId: string
+  backupId: string
+  /** Only for a restore. */
+  restoreId: string | null
+  /** One sentence; null for a success. */
+  reason: string | null
+}
+
 /** Writes one outbox row for each enabled webhook that asked for this event. Call inside the change's transaction. */
 export type EnqueueDeploymentEvent = (tx: Queryable, event: DeploymentEvent) => Promise<void>

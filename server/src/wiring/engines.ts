@@ -1,5 +1,6 @@
 /** The engines that services and builds run on. */
 import { join } from 'node:path'
+import { simulatedTools } from '../backups/tools/simulated.ts'
 import type { Builder, ImageBuilder } from '../builds/builder.ts'
 import { createFakeBuilder } from '../builds/fake-builder.ts'
 import { createBuilder } from '../builds/git-builder.ts'
@@ -35,7 +36,7 @@ export interface RuntimeParts {
 const createFakeMachine = ({ settings, ownerId, router }: Foundation, sources: Sources): DockerMachine => {
   const builder = createFakeBuilder(sources.prepare())
   const persistFolder = join(settings.dataDir, 'fake')
-  const runtime = createFakeRuntime({ ownerId, clock: systemClock, persistFolder, router })
+  const runtime = createFakeRuntime({ ownerId, clock: systemClock, persistFolder, router, pipe: simulatedTools })
   const close = async (): Promise<void> => {
     await Promise.all([builder.close(), runtime.close()])
   }

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { type AdminToken, ensureAdminToken } from '../api/auth/admin-token.ts'
 import type { Parts } from '../api/parts.ts'
 import { createApi } from '../api/server.ts'
+import { startAllBackups } from '../backups/backups.ts'
 import { startTidying } from '../backups/places/tidy-places.ts'
 import { findTool } from '../builds/tools.ts'
 import { learnCapacity } from '../clusters/capacity.ts'
@@ -251,7 +252,8 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   const previews = await startPreviews(parts, services, { alone })
   const managed = await startManagedClusters(parts, { alone })
   const tidying = startTidying(parts)
-  const backups = settings.ownBackups.to === undefined ? null : await startBackups(foundation)
+  const ownBackups = settings.ownBackups.to === undefined ? null : await startBackups(foundation)
+  const backups = await startAllBackups(parts, { alone })
   return {
     parts,
     url,
@@ -261,7 +263,8 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
     async stop() {
       await api.close()
       await tidying.stop()
-      await backups?.stop()
+      await ownBackups?.stop()
+      await backups.stop()
       await managed.stop()
       await previews.stop()
       await engine.stop()

@@ -39,6 +39,8 @@ export interface LeaseTable<C extends Leased> {
     | 'certificate'
     | 'git_repository'
     | 'managed_cluster'
+    | 'backup'
+    | 'database_restore'
   /** Which rows are in progress, in SQL. Absent: those whose `state` is RUNNING. */
   open?: string
   /** How a row becomes a claim, in SQL. */

@@ -315,6 +315,12 @@ Cluster | /action=adopt,remove | test/restore.e2e | a restored copy touches noth
 Cluster | /ids | src/resources/cluster/orphans | an orphan is listed to its own organization and to the operator, runs on, and goes when a person removes it
 Cluster | /action=ignore /confirm | src/resources/cluster/orphans | on a cluster with a conflict everything is refused until the operator has chosen
 Cluster | ?direction=* | src/facets/metrics | past lines are read with filters, by time, in either direction, and with the labels that they have
+Backup | /backup_id | src/resources/backups/backup | a backup is restored only within its organization and into its type, one restore at a time
+Backup | /storage_id | src/resources/backups/backup | a backup is kept in the storage that its request names, which is not deleted meanwhile
+Backup | /confirm | src/resources/backups/backup | what a database has is replaced only with a confirmation
+Backup | /name /message ?startId ?pageSize | src/resources/backups/backup | a backup has the name and message of its request, and is listed in pages, newest first
+Backup | /enabled /scheduled_at /timezone /keep_last | src/resources/backups/backup | a schedule makes backups at its times, a missed one once, and keeps those that it says
+Backup | /keep_daily /keep_weekly /keep_monthly | src/backups/retention | the last ones, and the newest of each day, week and month are kept
 `
 
 export const register: readonly Shown[] = table

@@ -12,6 +12,8 @@ import { createToken } from '../../src/api/auth/auth.ts'
 import type { Operation, Scope } from '../../src/api/operations/operation.ts'
 import type { ApiSettings, Parts } from '../../src/api/parts.ts'
 import { createApi } from '../../src/api/server.ts'
+import { startAllBackups } from '../../src/backups/backups.ts'
+import { simulatedTools } from '../../src/backups/tools/simulated.ts'
 import type { Builder } from '../../src/builds/builder.ts'
 import { removeGitPlace } from '../../src/builds/git/place.ts'
 import { createSources } from '../../src/builds/sources.ts'
@@ -185,7 +187,7 @@ const createParts = async (
 ) => {
   const log = createLog(process.env.TEST_LOG ?? 'silent')
   const sealer = await createSealer({ database, masterKeyFile: join(dataDir, 'master') })
-  const runtime = createFakeRuntime({ ownerId: newId(), router })
+  const runtime = createFakeRuntime({ ownerId: newId(), router, pipe: simulatedTools })
   const source: TestSource = {
     ...{ head: headCommit, image: 'fake/serve', message: someCommit.message },
     ...{ changes: null, looks: [], refusal: null, branches: new Map(), files: [], missing: null },
@@ -327,9 +329,11 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
   if (options.idle !== true) await engine.start()
   const isQuiet = options.idle === true || options.withoutPreviews === true
   const previews = isQuiet ? null : await startPreviews(parts, services, { alone: true })
+  const backups = isQuiet ? null : await startAllBackups(parts, { alone: true })
   const managed = options.managed === undefined ? null : await startManagedClusters(parts, options.managed)
   after(async () => {
     await app.close()
+    await backups?.stop()
     await managed?.stop()
     await previews?.stop()
     await engine.stop()

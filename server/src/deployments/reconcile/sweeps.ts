@@ -155,7 +155,7 @@ const foreign = async ({ database }: DeploymentParts, { key }: Cluster, serviceI
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Those of these deployments, scheduled runs and runs of clusters that are known to have ended. */
+/** Those of these deployments, scheduled runs, runs of clusters, backups and restores that are known to have ended. */
 const endedOwners = async (
   { database }: DeploymentParts,
   cluster: string,
@@ -164,6 +164,8 @@ const endedOwners = async (
   const rows = await database.query<{ id: string }>(
     `select id from deployment where id = any($1) and state not in ${openStates}
      union all select id from task_run where id = any($1) and state <> 'RUNNING'
+     union all select id from backup where id = any($1) and due_at = 'infinity'
+     union all select id from database_restore where id = any($1) and due_at = 'infinity'
      union all select last_run from managed_cluster where last_run = any($1) and run_id is distinct from last_run
      union all select id from deletion where id = any($1) and ${countsSql('deletion', '$2')}`,
     [[...new Set(ids)].filter(isUuid), cluster],
