@@ -43,7 +43,10 @@ const ranks: Record<string, string[][]> = {
     ],
     ['streams.ts', 'accept.ts'],
   ],
-  'server/src/backups': [['self', loose], ['tools', 'format', 'places']],
+  'server/src/backups': [
+    ['self', loose],
+    ['tools', 'format', 'places'],
+  ],
   'server/src/builds': [
     [loose],
     ['engine', 'pushed'],

@@ -66,8 +66,7 @@ const mb = (bytes: number): string => {
   return megabytes < 10_240 ? `${Math.floor(megabytes)} MB` : `${Math.floor(megabytes / 1024)} GB`
 }
 
-const mending =
-  'Free space (docs/guides/disk.md says what may go), or enlarge the disk.'
+const mending = 'Free space (docs/guides/disk.md says what may go), or enlarge the disk.'
 
 const spaceProblem = ({ freeBytes }: DiskFacts, name: string, reserveBytes: number): Problem | null => {
   if (freeBytes < fullBytes) return failed(`The disk of ${name} is full: ${mb(freeBytes)} are free.`, mending)
