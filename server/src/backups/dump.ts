@@ -9,6 +9,7 @@ import {
   type BackupRow,
   beginDump,
   placeOfKey,
+  ownPrefixOf,
   prefixOf,
   type Stored,
   saveStored,
@@ -75,20 +76,21 @@ export const makeDump = async (parts: BackupParts, row: BackupRow, signal: Abort
   const reached = await reachDatabase(parts, row.databaseId)
   const key = randomBytes(32)
   const sealedKey = await sealer.seal(row.organizationId, placeOfKey(row.id), key.toString('base64'))
-  const object = `${prefixOf(row)}.${row.fence}`
+  const object = `${ownPrefixOf(row, parts.writer)}${row.fence}`
   const { clusterId, image, memoryMb } = reached
-  await beginDump(database, row, { object, sealedKey, clusterId, image, memoryMb })
+  await beginDump(database, row, { madeBy: parts.writer, object, sealedKey, clusterId, image, memoryMb })
   const stored = await stream(parts, row, reached, { place: await openStorage(parts, row), object, key }, signal)
   await saveStored(database, row, stored)
 }
 
-/** All files of a backup that is deleted; else those of attempts that were killed. */
+/** All files of a backup that is deleted; else those of our own attempts that were killed. */
 export const removeFiles = async (parts: BackupParts, row: BackupRow, signal: AbortSignal): Promise<void> => {
   const place = await openStorage(parts, row)
   const [current] = await parts.database.query<{ object: string | null; isDeleted: boolean }>(
     `select object, state = 'DELETING' as "isDeleted" from backup where id = $1`,
     [row.id],
   )
-  for await (const { name } of place.list(prefixOf(row), signal))
-    if (current?.isDeleted === true || name !== current?.object) await place.remove(name, signal)
+  const isDeleted = current?.isDeleted === true
+  for await (const { name } of place.list(isDeleted ? prefixOf(row) : ownPrefixOf(row, parts.writer), signal))
+    if (isDeleted || name !== current?.object) await place.remove(name, signal)
 }

@@ -9,4 +9,9 @@ export interface BackupParts extends WorkParts, Omit<PlaceParts, 'database' | 's
   database: Database
   sealer: Sealer
   clusters: Clusters
+  /**
+   * The id of this control plane. A restored copy of its database is another one: it never removes what the first one
+   * has made since, and goes by what users delete alone.
+   */
+  writer: string
 }

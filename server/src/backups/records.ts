@@ -62,6 +62,10 @@ export const aboutBackup = ({ id, organizationId }: Pick<BackupRow, 'id' | 'orga
 export const prefixOf = ({ id, databaseId }: Pick<BackupRow, 'id' | 'databaseId'>): string =>
   `databases/${databaseId}/${id}`
 
+/** The beginning of the names of the attempts of one control plane. */
+export const ownPrefixOf = (row: Pick<BackupRow, 'id' | 'databaseId'>, writer: string): string =>
+  `${prefixOf(row)}.${writer.slice(0, 8)}.`
+
 const day = `interval '24 hours'`
 
 interface NewBackup {
@@ -103,14 +107,14 @@ const change = (database: Database, row: BackupRow, fields: string, values: unkn
 export const beginDump = (
   database: Database,
   row: BackupRow,
-  made: { object: string; sealedKey: string; clusterId: string; image: string; memoryMb: number },
+  made: { madeBy: string; object: string; sealedKey: string; clusterId: string; image: string; memoryMb: number },
 ): Promise<void> =>
   change(
     database,
     row,
-    `state = 'RUNNING', object = $2, sealed_key = $3, cluster_id = $4, image = $5, memory_mb = $6,
+    `state = 'RUNNING', object = $2, sealed_key = $3, cluster_id = $4, image = $5, memory_mb = $6, made_by = $7,
        attempts = attempts + 1, started_at = coalesce(started_at, clock_timestamp())`,
-    [made.object, made.sealedKey, made.clusterId, made.image, made.memoryMb],
+    [made.object, made.sealedKey, made.clusterId, made.image, made.memoryMb, made.madeBy],
   )
 
 export interface Stored {

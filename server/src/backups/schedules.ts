@@ -88,16 +88,20 @@ const beginDue = ({ database, clock, log }: BackupParts): Promise<number> =>
   })
 
 const failedSql = `select id from backup where database_id = $1 and origin = 'SCHEDULE' and state = 'FAILED'
+  and coalesce(made_by = $2, true)
   order by created_at desc offset ${failedKept}`
 
-/** Removes what a schedule does not keep; backups by hand are kept until they are deleted. */
-const expire = async ({ database }: BackupParts, row: DueRow): Promise<void> => {
+/**
+ * Removes what a schedule does not keep, and this control plane has made; backups by hand are kept until they are
+ * deleted.
+ */
+const expire = async ({ database, writer }: BackupParts, row: DueRow): Promise<void> => {
   const backups = await database.query<Aged>(
     `select id, created_at as at, state = 'VERIFIED' as "isGood" from backup
-     where database_id = $1 and origin = 'SCHEDULE' and state in ('VERIFIED', 'UNVERIFIED')`,
-    [row.databaseId],
+     where database_id = $1 and origin = 'SCHEDULE' and state in ('VERIFIED', 'UNVERIFIED') and made_by = $2`,
+    [row.databaseId, writer],
   )
-  const failed = await database.query<{ id: string }>(failedSql, [row.databaseId])
+  const failed = await database.query<{ id: string }>(failedSql, [row.databaseId, writer])
   const expired = [...expiredOf(backups, row, row.timeZone), ...failed.map(({ id }) => id)]
   if (expired.length > 0) await database.transaction((tx) => requestRemoval(tx, expired))
 }

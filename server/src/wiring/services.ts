@@ -253,7 +253,8 @@ export const startParts = async (opened: Opened, options: { fake: boolean }): Pr
   const managed = await startManagedClusters(parts, { alone })
   const tidying = startTidying(parts)
   const ownBackups = settings.ownBackups.to === undefined ? null : await startBackups(foundation)
-  const backups = await startAllBackups(parts, { alone })
+  const writer = await readWriter(foundation.database, settings.dataDir, !alone)
+  const backups = await startAllBackups({ ...parts, writer }, { alone })
   return {
     parts,
     url,

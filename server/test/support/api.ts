@@ -329,7 +329,7 @@ export const startApi = async (options: TestApiOptions = {}): Promise<TestApi> =
   if (options.idle !== true) await engine.start()
   const isQuiet = options.idle === true || options.withoutPreviews === true
   const previews = isQuiet ? null : await startPreviews(parts, services, { alone: true })
-  const backups = isQuiet ? null : await startAllBackups(parts, { alone: true })
+  const backups = isQuiet ? null : await startAllBackups({ ...parts, writer: 'test' }, { alone: true })
   const managed = options.managed === undefined ? null : await startManagedClusters(parts, options.managed)
   after(async () => {
     await app.close()

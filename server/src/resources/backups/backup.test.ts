@@ -1,6 +1,6 @@
 /** What clients see of backups; programs are simulated here, and real ones are in test/database-backups.e2e.test.ts. */
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { type Json, newPlace, startApi } from '../../../test/support/api.ts'
@@ -87,6 +87,20 @@ test('the backups of a deleted database stay until they are deleted, with their 
   assert.equal((await call('DELETE', `${path}/${backup.id}`)).status, 204)
   assert.equal((await call('DELETE', `${path}/${backup.id}`)).status, 404)
   await until(async () => !existsSync(folder), { what: 'the removal of the files' })
+})
+
+test('a restored copy that makes a backup anew leaves the file that the first server made of it', async () => {
+  const { id } = await newDatabase()
+  await deploy(id)
+  const backup = await backUp(id)
+  const folder = join(api.parts.settings.dataDir, 'backups', organizationId, 'backups', 'databases', id)
+  const [theirs, ours] = [`${backup.id}.0123abcd.7`, `${backup.id}.test.0`]
+  for (const name of [theirs, ours]) writeFileSync(join(folder, name), 'x')
+  await api.database.query(`update backup set state = 'QUEUED', due_at = clock_timestamp() where id = $1`, [backup.id])
+  await api.database.query(`select pg_notify('slipway_backup', '')`)
+  assert.equal((await ended(`/database/${id}/backup/${backup.id}`)).state, 'VERIFIED')
+  const names = readdirSync(folder)
+  assert.deepEqual([names.length, names.includes(theirs), names.includes(ours)], [2, true, false])
 })
 
 test('a backup is kept in the storage that its request names, which is not deleted meanwhile', async () => {

@@ -24,6 +24,8 @@ create table backup (
   -- The name of the stored file, and its key; of the last attempt that began.
   object text,
   sealed_key text,
+  -- The control plane that made it: a restored copy of this database is another one.
+  made_by text,
   raw_bytes bigint,
   stored_bytes bigint,
   sha256 text,
