@@ -28,6 +28,7 @@ const exceptions: Record<string, { events: number; why: string }> = {
   autoDeployContainerEnvironments: { events: 2, why: 'the new tag of each service, and the deployment' },
   autoDeployJobEnvironments: { events: 2, why: 'the new tag of each service, and the deployment' },
   checkArgoCdConnection: { events: 0, why: 'asks another server and changes nothing' },
+  checkBackupStorage: { events: 0, why: 'tries a storage and changes nothing' },
   checkContainerImage: { events: 0, why: 'asks a registry and changes nothing' },
   listTfVarsFilesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },
   parseTerraformVariablesFromGitRepo: { events: 0, why: 'reads, with a body that says what' },

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import type { Browser, Locator, Page, Route } from 'playwright-core'
-import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
+import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser, openPage } from './support/browser.ts'
 import { onlyAtNight } from './support/nightly.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
@@ -90,7 +90,7 @@ const signIn = async (token: string, width = 1440, colorScheme: 'light' | 'dark'
   const viewport = { width, height: 900 }
   const page = await (await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' })).newPage()
   page.setDefaultTimeout(20_000 * patience)
-  await page.goto(`${slipway.url}/sign-in`)
+  await openPage(page, `${slipway.url}/sign-in`)
   await page.getByRole('textbox', { name: 'Token' }).fill(token)
   await page.keyboard.press('Enter')
   await page.waitForURL('**/o/*')
@@ -109,7 +109,7 @@ const settled = (page: Page): Promise<void> =>
   page.locator('main').locator('table.list, .nothing h2, form, .log, .stages, .tile').first().waitFor()
 
 const visit = async (page: Page, path: string): Promise<void> => {
-  await page.goto(slipway.url + path)
+  await openPage(page, slipway.url + path)
   await settled(page)
 }
 
@@ -244,7 +244,7 @@ test('log lines of a megabyte with escape sequences are text, break no page and 
   const { results } = await send('GET', `/environment/${environmentId}/deploymentHistoryV2`)
   const deployment = results[0].identifier.execution_id
   for (const path of [`/e/${environmentId}/deployments/${deployment}`, `/s/container/${serviceId}/logs`]) {
-    await page.goto(slipway.url + path)
+    await openPage(page, slipway.url + path)
     await showsLongLines(page, path)
   }
   await page.context().close()
@@ -285,7 +285,7 @@ test('hostile names are shown as text in dialogs and menus, and a sign-in link n
     fresh.on('request', (request) => {
       if (new URL(request.url()).origin !== slipway.url) left.push(request.url())
     })
-    await fresh.goto(`${slipway.url}/sign-in?to=${encodeURIComponent(to)}`)
+    await openPage(fresh, `${slipway.url}/sign-in?to=${encodeURIComponent(to)}`)
     await fresh.getByRole('textbox', { name: 'Token' }).fill(adminToken)
     await fresh.keyboard.press('Enter')
     await fresh.waitForURL('**/o/*')
@@ -442,7 +442,7 @@ test('everything from the first project to its deletion can be done by keyboard 
   await page.locator('.log mark').first().waitFor()
 
   await page.keyboard.press('Escape')
-  await page.goto(environment)
+  await openPage(page, environment)
   await press(page, button(page, 'Clone'))
   await write(page, 'Name', 'copy')
   await page.keyboard.press('Enter')
@@ -462,7 +462,7 @@ test('everything from the first project to its deletion can be done by keyboard 
   await agree(page, 'Delete')
   await page.getByText('No services yet').waitFor()
 
-  await page.goto(environment)
+  await openPage(page, environment)
   await pick(page, 'More actions', 'Stop')
   await agree(page, 'Stop')
   await state(page, 'Stopped')

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import type { Browser, BrowserContext, Locator, Page } from 'playwright-core'
-import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
+import { browserIsMissing, buildConsole, openBrowser, openPage } from './support/browser.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { patience, until } from './support/until.ts'
 
@@ -37,7 +37,7 @@ const newContainer = (name: string, image = 'fake/serve', tag = '1'): Promise<Js
 const signIn = async (): Promise<void> => {
   const page = await context.newPage()
   page.setDefaultTimeout(20_000 * patience)
-  await page.goto(`${slipway.url}/sign-in`)
+  await openPage(page, `${slipway.url}/sign-in`)
   await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
   await page.keyboard.press('Enter')
   await page.waitForURL('**/o/*')
@@ -70,7 +70,7 @@ after(async () => {
 const open = async (path: string, page?: Page): Promise<Page> => {
   page ??= await context.newPage()
   page.setDefaultTimeout(20_000 * patience)
-  await page.goto(slipway.url + path)
+  await openPage(page, slipway.url + path)
   await page.locator('main h1').waitFor()
   await page.evaluate('window.notReloaded = true')
   return page

@@ -10,7 +10,7 @@ import type { Browser, Page } from 'playwright-core'
 import { writeClusterModules } from '../../console/screenshots-of-clusters.ts'
 import { furnishPreviews, type Previewed, previewSettings } from '../../console/screenshots-of-previews.ts'
 import { furnishOthers, type Others, shotsOfServices } from '../../console/screenshots-of-services.ts'
-import { browserIsMissing, buildConsole, openBrowser } from './support/browser.ts'
+import { browserIsMissing, buildConsole, openBrowser, openPage } from './support/browser.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
 import { adminToken, type Json, prepareSlipway, type Slipway } from './support/slipway/slipway.ts'
 import { patience, until } from './support/until.ts'
@@ -88,7 +88,7 @@ before(async () => {
   page.on('console', (message) => {
     if (/Content Security Policy|Refused to/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`)
   })
-  await page.goto(slipway.url)
+  await openPage(page, slipway.url)
   await page.getByRole('textbox', { name: 'Token' }).fill(adminToken)
   await page.keyboard.press('Enter')
   await page.waitForURL('**/o/*')
@@ -102,7 +102,7 @@ after(async () => {
 })
 
 const goTo = async (path: string): Promise<void> => {
-  await page.goto(slipway.url + path)
+  await openPage(page, slipway.url + path)
   await page.locator('main h1').first().waitFor()
 }
 
@@ -270,7 +270,7 @@ test('a job runs at once, and its output is shown; a wrong schedule is reported 
   hasty.setDefaultTimeout(20_000 * patience)
   const typed = Promise.withResolvers<void>()
   await hasty.route('**/containerRegistry', (route) => typed.promise.then(() => route.continue()))
-  await hasty.goto(`${slipway.url}/e/${emptyId}/new/job`)
+  await openPage(hasty, `${slipway.url}/e/${emptyId}/new/job`)
   await hasty.getByRole('textbox', { name: 'Image' }).fill('fake/task:1')
   const read = hasty.waitForResponse('**/containerRegistry')
   typed.resolve()
@@ -433,7 +433,7 @@ test('a read-only user sees every kind, and no button that would fail', { skip }
   const reader = await context.newPage()
   reader.setDefaultTimeout(20_000 * patience)
   const { cronId, helmId, terraformId, argoId } = others
-  await reader.goto(`${slipway.url}/s/job/${cronId}/runs`)
+  await openPage(reader, `${slipway.url}/s/job/${cronId}/runs`)
   await reader.getByRole('textbox', { name: 'Token' }).fill(token)
   await reader.getByRole('button', { name: 'Sign in' }).click()
   // The address of the sign-in ends with that of the page.
@@ -443,7 +443,7 @@ test('a read-only user sees every kind, and no button that would fail', { skip }
   const kinds = { job: cronId, helm: helmId, terraform: terraformId, argocdApp: argoId, container: containerId }
   for (const [kind, id] of Object.entries(kinds))
     for (const section of ['overview', 'settings', ...(kind === 'argocdApp' ? [] : ['advanced'])]) {
-      await reader.goto(`${slipway.url}/s/${kind}/${id}/${section}`)
+      await openPage(reader, `${slipway.url}/s/${kind}/${id}/${section}`)
       await reader.locator('main h1').waitFor()
       await reader.locator('main form, main .split').first().waitFor()
       const buttons = reader.locator('main').getByRole('button', { name: forbidden })

@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { version } from '../src/lib/version.ts'
-import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser } from './support/browser.ts'
+import { browserIsMissing, buildConsole, hasNoBarriers, openBrowser, openPage } from './support/browser.ts'
 import { busyboxImage, ensureBusybox } from './support/docker/busybox-image.ts'
 import { engine } from './support/docker/docker.ts'
 import { type GitServer, startGitServer } from './support/peers/git-server.ts'
@@ -152,7 +152,7 @@ step('from an empty installation to an application of a git repository, with its
 })
 
 step('what is wrong with a new version is said first, and the earlier one is one click away', async () => {
-  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await openPage(page, `${slipway.url}/e/${environmentId}/services`)
   await page.getByRole('link', { name: 'shop', exact: true }).click()
   await state(page, 'Running')
   await git.commit(
@@ -177,7 +177,7 @@ step('what is wrong with a new version is said first, and the earlier one is one
   await hasNoBarriers(page, 'a failed deployment')
 
   await git.commit('shop', talking('second'), 'Say second')
-  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await openPage(page, `${slipway.url}/e/${environmentId}/services`)
   await page.getByRole('button', { name: 'Deploy', exact: true }).click()
   await agree(page, 'Deploy')
   await state(page, 'Deployed')
@@ -194,7 +194,7 @@ step(
   'a variable makes the service out of date, within a second also for another tab, until it is deployed',
   async () => {
     const other = watched(await page.context().newPage())
-    await other.goto(page.url().replace(/\/\w+$/, '/overview'))
+    await openPage(other, page.url().replace(/\/\w+$/, '/overview'))
     await other.locator('.head h1').waitFor()
     await open(page, 'Variables')
     await page.getByRole('button', { name: 'New variable' }).click()
@@ -323,14 +323,14 @@ step('lines of deployments stand among those of the service by time, as they are
   const address = new URL(page.url())
   address.searchParams.delete('q')
   const other = watched(await page.context().newPage())
-  await other.goto(address.href)
+  await openPage(other, address.href)
   await other.locator('.log-line.deployment.marked', { hasText: '<i>third</i> is built' }).waitFor()
   standInPlace(await shownLines(other))
   // A line of the first deployment, from which no log of the service is kept.
   const log = (await slipway.api('GET', `/environment/${environmentId}/logs?version=${environmentId}-1`)).body
   const old = log.find(({ details }: Json) => details.transmitter.type === 'Application')
   address.searchParams.set('line', `${Date.parse(old.timestamp)}-#1-1`)
-  await other.goto(address.href)
+  await openPage(other, address.href)
   await other.locator('.log-line.deployment.marked', { hasText: old.message.safe_message }).waitFor()
   await other.close()
 
@@ -345,7 +345,7 @@ step('lines of deployments stand among those of the service by time, as they are
 step('the pages of the organization, search and help can be used, by keyboard too', async () => {
   const organizationId = (await slipway.api('GET', '/organization')).body.results[0].id
   for (const section of ['members', 'roles', 'tokens', 'webhooks', 'clusters', 'audit']) {
-    await page.goto(`${slipway.url}/o/${organizationId}/${section}`)
+    await openPage(page, `${slipway.url}/o/${organizationId}/${section}`)
     await page.locator('table.list, .nothing h2').first().waitFor()
     await hasNoBarriers(page, section)
   }
@@ -377,7 +377,7 @@ step('who may only read sees no button that would fail, and signing out leaves n
     scopes: ['Read'],
   })
   const reader = await newPage()
-  await reader.goto(`${slipway.url}/e/${environmentId}/services`)
+  await openPage(reader, `${slipway.url}/e/${environmentId}/services`)
   await reader.getByRole('textbox', { name: 'Token' }).fill(made.body.token)
   await reader.getByRole('button', { name: 'Sign in' }).click()
   await reader.getByRole('link', { name: 'shop', exact: true }).click()
@@ -400,7 +400,7 @@ step('who may only read sees no button that would fail, and signing out leaves n
 })
 
 step('a restart of the server is survived without a reload', async () => {
-  await page.goto(`${slipway.url}/e/${environmentId}/services`)
+  await openPage(page, `${slipway.url}/e/${environmentId}/services`)
   await page.getByRole('link', { name: 'shop', exact: true }).waitFor()
   await page.evaluate('window.notReloaded = true')
   await slipway.kill('SIGKILL')
@@ -438,7 +438,7 @@ step('the first page has at most 200 kB compressed, and the chunk of a route 80 
     const { pathname } = new URL(answer.url())
     if (/^\/assets\/.*\.(js|css)$/.test(pathname)) loaded.add(pathname.slice('/assets/'.length))
   })
-  await fresh.goto(`${slipway.url}/sign-in`)
+  await openPage(fresh, `${slipway.url}/sign-in`)
   await fresh.getByRole('button', { name: 'Sign in' }).waitFor()
   const first = [...loaded].reduce((sum, name) => sum + brotliBytes(name), 0)
   assert.ok(first > 20_000 && first <= 200_000, `${first} bytes`)

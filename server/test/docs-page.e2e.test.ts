@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { startApi } from './support/api.ts'
-import { browserIsMissing, openBrowser } from './support/browser.ts'
+import { browserIsMissing, openBrowser, openPage } from './support/browser.ts'
 
 test('the description is shown in a sandbox without our origin', { skip: browserIsMissing }, async (t) => {
   const api = await startApi({ idle: true })
@@ -18,7 +18,7 @@ test('the description is shown in a sandbox without our origin', { skip: browser
     if (!asked.url().startsWith(api.url) && !asked.url().startsWith('data:')) strangers.push(asked.url())
   })
   await context.addCookies([{ name: 'slipway_console', value: 'secret', url: api.url }])
-  await page.goto(`${api.url}/docs`)
+  await openPage(page, `${api.url}/docs`)
   await page.getByText('Create an organization').first().waitFor({ timeout: 120_000 })
   const reached = await page.evaluate(`(async () => ({
     origin: globalThis.origin,

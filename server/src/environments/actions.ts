@@ -8,6 +8,7 @@ import {
   type VersionChoice,
   versionChoiceOf,
 } from '../deployments/deployments.ts'
+import { lockEnvironment } from '../deployments/status/service-state.ts'
 import { openStates } from '../deployments/status/states.ts'
 import {
   MaybeChartVersion,
@@ -166,6 +167,8 @@ const cancelAction = operation({
   run: (context) =>
     context.transaction(async (tx) => {
       const { parts, node } = context
+      // Before the read: no deployment is added between it and the cancel.
+      await lockEnvironment(tx, node.id)
       // Read separately: a status may write a fingerprint, and no service's row may be locked before its deployment's.
       const [open] = await tx.query<{ id: string; executionId: string }>(openSql, [node.id])
       await parts.deployments.cancel(tx, node.id, { force: context.body.force_cancel === true })

@@ -183,6 +183,24 @@ test('the queue has what waits, the history what runs, and a canceled deployment
   assert.deepEqual([again.status, again.body.code], [409, 'nothing_to_cancel'])
 })
 
+test('a cancel beside a deploy cancels it or finds nothing to cancel, and what was accepted ends', async () => {
+  for (let round = 0; round < 8; round += 1) {
+    const { environmentId } = await newPlace(api)
+    const { id } = await newApplication(api, environmentId)
+    const path = `/environment/${environmentId}`
+    const [deploy, ...cancels] = await Promise.all([
+      call('POST', `${path}/deploy`, {}),
+      call('POST', `${path}/cancelDeployment`, {}),
+      call('POST', `${path}/cancelDeployment`, { force_cancel: true }),
+    ])
+    assert.equal(deploy.status, 202)
+    for (const { status } of cancels) assert.ok(status === 202 || status === 409, String(status))
+    const isEnded = async () =>
+      ['CANCELED', 'RUNNING'].includes((await call('GET', `/application/${id}/status`)).body.state)
+    await until(isEnded, { what: 'the end' })
+  }
+})
+
 test('a log that the engine does not give is a 503 within 5 s, not a wait and not a 500', async (t) => {
   const { path } = await newDeployed()
   const away = new DeploymentError('engine_unavailable', 'The engine does not answer.', { next: 'wait' })

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { type Browser, chromium, type Page } from 'playwright-core'
+import { type Browser, chromium, type Page, type Request } from 'playwright-core'
 import { exec } from '../../src/lib/exec.ts'
 import type { Json } from './slipway/slipway.ts'
 import { until } from './until.ts'
@@ -27,6 +27,32 @@ export const buildConsole = async (): Promise<void> => {
 
 export const openBrowser = (): Promise<Browser> =>
   chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] })
+
+const cut = 'net::ERR_NETWORK_CHANGED'
+const mostTries = 5
+
+/**
+ * Opens an address. Chromium ends all its connections when the networks of the machine change, as they do beside tests
+ * that make some: what was being loaded then, such as the style, is missing, so the page is loaded again.
+ */
+export const openPage = async (page: Page, address: string): Promise<void> => {
+  for (let tries = 1; ; tries += 1) {
+    let isCut = false
+    const note = (request: Request): void => {
+      isCut ||= request.failure()?.errorText === cut
+    }
+    page.on('requestfailed', note)
+    try {
+      await page.goto(address)
+      if (!isCut) return
+    } catch (error) {
+      if (!String(error).includes(cut)) throw error
+    } finally {
+      page.off('requestfailed', note)
+    }
+    assert.ok(tries < mostTries, `${address} cannot be loaded: the networks of this machine change all the time`)
+  }
+}
 
 const barriersOn = async (page: Page): Promise<string[]> => {
   const { violations } = await page.evaluate<Json>('axe.run({ resultTypes: ["violations"] })')
