@@ -24,7 +24,7 @@ const replaced = 'one that the service does not have is replaced by a new one'
 /** Fields whose ids are not ids of our rows, or have no effect, by `operation in/pointer`, with the reason. */
 const reasons: readonly (readonly [field: RegExp, reason: string])[] = [
   [/\/(values_override_)?git_commit_id$|\/commit_id$|\/(startId|gitCommitId)$/, 'a commit of the repository'],
-  [/ body\/config\/|Credentials body\/|\/aws_access_key_id$|\/hosted_zone_id$/, 'an id at a cloud provider'],
+  [/ body\/config\/|Credentials body\/|\/(aws_)?access_key_id$|\/hosted_zone_id$/, 'an id at a cloud provider'],
   [/\/endpoint\/project_id$/, 'an id at a cloud provider'],
   [/\/features\/\*\/id$/, 'a word of the catalogue of features'],
   [/\/(ports|storage)\/\*\/id$/, replaced],
@@ -93,7 +93,8 @@ const params = [
   'customRoleId',
 ]
 const more = ['containerRegistryId', 'helmRepositoryId', 'labelsGroupId', 'annotationsGroupId', 'secretManagerAccessId']
-for (const param of [...params, ...more, 'deploymentRuleId', 'clusterId']) await scene.need(theirs, param)
+for (const param of [...params, ...more, 'deploymentRuleId', 'clusterId', 'backupStorageId', 'backupId'])
+  await scene.need(theirs, param)
 await caseOf(operations.find(({ id }) => id === 'deleteMember')!).before!(theirs, scene, operations[0]!)
 const deployed = await scene.post(`/application/${theirs.applicationId}/deploy`, {})
 theirs.deploymentId = deployed.deployment_request_id
@@ -111,6 +112,8 @@ theirs.credentialsId = provider.id
 const kinds: readonly (readonly [words: RegExp, param: string])[] = [
   [/credentials\/id$/, 'credentialsId'],
   [/secret_manager_access/, 'secretManagerAccessId'],
+  [/backup_id$/, 'backupId'],
+  [/storage_id$/, 'backupStorageId'],
   [/labels_groups/, 'labelsGroupId'],
   [/annotations_groups/, 'annotationsGroupId'],
   [/git_?token_?id/i, 'gitTokenId'],
