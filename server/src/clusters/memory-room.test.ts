@@ -66,7 +66,10 @@ test('beyond the setting of the operator one of two that are deployed at once is
       [refused],
     )
     assert.equal(row!.error.code, 'memory_overcommitted')
-    assert.match(row!.error.message, /more than 100 % of the 65536 MB of its machine, which is refused \(SLIPWAY_MEMORY_OVERCOMMIT\)/)
+    assert.match(
+      row!.error.message,
+      /more than 100 % of the 65536 MB of its machine, which is refused \(SLIPWAY_MEMORY_OVERCOMMIT\)/,
+    )
     const other = ids[1 - ids.indexOf(refused)]!
     await api.call('POST', `/application/${other}/stop`)
     await until(async () => (await readPromised(api.database, localKey)) === 0, { what: 'the stop', timeoutMs: 20_000 })
