@@ -105,40 +105,20 @@ const mostOpen = 10
 const databaseOwner = nodeInPath('database', 'databaseId')
 const ofDatabase = { tag: 'Backups', area: 'projects', owner: databaseOwner } as const
 
-/** The database in the path, if the backup in the path is one of it. */
-const backupOwner: Owner = {
+/** What `parent` finds, if the backup in the path is one of it. */
+const backupIn = (parent: Owner, parentParam: string, column: 'database_id' | 'organization_id'): Owner => ({
   kind: 'backup',
   param: 'backupId',
-  parentParam: 'databaseId',
+  parentParam,
   async find(db, params, principal) {
     const { backupId = '' } = params
-    const node = isUuid(backupId) ? await databaseOwner.find(db, params, principal) : null
+    const node = isUuid(backupId) ? await parent.find(db, params, principal) : null
     if (node === null) return null
-    const [row] = await db.query(`select 1 from backup where id = $1 and database_id = $2 and state <> 'DELETING'`, [
-      backupId,
-      node.id,
-    ])
-    return row === undefined ? null : node
+    const sql = `select 1 from backup where id = $1 and ${column} = $2 and state <> 'DELETING'`
+    return (await db.query(sql, [backupId, node.id])).length === 0 ? null : node
   },
-}
-const ofBackup = { tag: 'Backups', area: 'projects', owner: backupOwner } as const
-
-/** The organization in the path, if the backup in the path is one of it. */
-const kept: Owner = {
-  kind: 'backup',
-  param: 'backupId',
-  parentParam: 'organizationId',
-  async find(db, params, principal) {
-    const { backupId = '' } = params
-    const node = isUuid(backupId) ? await organizationInPath.find(db, params, principal) : null
-    if (node === null) return null
-    const [row] = await db.query(
-      `select 1 from backup where id = $1 and organization_id = $2 and state <> 'DELETING'`,
-      [backupId, node.id],
-    )
-    return row === undefined ? null : node
-  },
-}
+})
+const ofBackup = { ...ofDatabase, owner: backupIn(databaseOwner, 'databaseId', 'database_id') }
 
 const noteChange = (
   tx: Queryable,
@@ -211,9 +191,11 @@ const create = operation({
   answer: Backup,
   async run(context) {
     const { db, node, body, parts } = context
-    await refuseKind(db, node)
     await checkRefs(db, NewBackup, body, context.principal.organizationId)
     return context.transaction(async (tx) => {
+      // One after another: those that are under way are counted.
+      await tx.query('select from node where id = $1 for no key update', [node.id])
+      await refuseKind(tx, node)
       const name = body.name || parts.clock.now().toISOString()
       const made = { databaseId: node.id, name, message: body.message ?? '', storageId: body.storage_id ?? null }
       const id = await insertBackup(tx, { ...made, origin: 'REQUEST' })
@@ -297,7 +279,7 @@ const removeKept = operation({
   ...removing,
   tag: 'Backups',
   area: 'projects',
-  owner: kept,
+  owner: backupIn(organizationInPath, 'organizationId', 'organization_id'),
   path: '/organization/{organizationId}/databaseBackup/{backupId}',
   summary: 'Delete a backup, also of a deleted database',
   run: removeNow,
